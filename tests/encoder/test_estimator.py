@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def nothing_loaded() -> Iterator[None]:
     forget_model()
 
 
-@pytest.mark.parametrize("recipe", [None, "weights=idf | zscore | whiten:5", "ditto:1-1"])
+@pytest.mark.parametrize("recipe", [None, "weights=idf*ditto:1-1 | zscore | whiten:5"])
 def test_transform_matches_the_encoder(bert: Path, recipe: str | None) -> None:
     transformer = EncoderTransformer(bert, recipe, batch_size=4, device="cpu").fit(TRAIN)
     expected = Encoder(bert, recipe, device="cpu").fit(TRAIN).encode(TEXTS)
@@ -67,10 +68,9 @@ def test_every_setting_reaches_the_encoder(bert: Path) -> None:
 
 def test_a_changed_model_is_reloaded(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
     for family in ("bert", "distilbert"):
-        SentenceTransformer(str(folder_of(family)), device="cpu").save(str(tmp_path))
-        for folder in (folder_of(family), tmp_path):
-            vectors = EncoderTransformer(folder, "mean").fit(TRAIN).transform(TEXTS)
-            np.testing.assert_allclose(vectors, Encoder(folder_of(family), "mean").encode(TEXTS), atol=1e-5)
+        shutil.copytree(folder_of(family), tmp_path, dirs_exist_ok=True)
+        vectors = EncoderTransformer(tmp_path, "mean").fit(TRAIN).transform(TEXTS)
+        np.testing.assert_allclose(vectors, Encoder(folder_of(family), "mean").encode(TEXTS), atol=1e-5)
 
 
 def test_a_loaded_model_is_shared_and_not_copied(shell_of: Callable[[str], SentenceTransformer]) -> None:
@@ -147,9 +147,9 @@ def test_a_search_loads_the_model_and_computes_each_text_once(
     np.testing.assert_allclose(search.best_estimator_[0].transform(TEXTS), best.encode(TEXTS), atol=1e-5)
 
 
-@pytest.mark.parametrize("recipe", ["weights=idf*ditto:2-1 | zscore", "weights=remove:3"])
-def test_cached_states_are_weighted_by_the_counts_of_the_fit(bert: Path, recipe: str) -> None:
-    for warm_up_recipe in ("mean", "cls", "ditto:1-1"):
+def test_cached_states_are_weighted_by_the_counts_of_the_fit(bert: Path) -> None:
+    recipe = "weights=remove:3*ditto:2-1 | zscore"
+    for warm_up_recipe in ("mean", "ditto:1-1"):
         EncoderTransformer(bert, warm_up_recipe).fit_transform(LABELLED_TEXTS)
     for fitted in (TRAIN[:4], TRAIN[2:7], TRAIN[:4]):  # the last from the cache
         transformer = EncoderTransformer(bert, recipe).fit(fitted)

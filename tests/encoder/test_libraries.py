@@ -68,6 +68,7 @@ def test_bertopic_embeds_with_the_encoder(encoder: Encoder) -> None:
     assert len(set(zip(topics.topics_, expected, strict=True))) == 2  # the same two groups, perhaps renumbered
 
 
+@pytest.mark.slow
 def test_keybert_embeds_with_the_encoder(encoder: Encoder) -> None:
     from keybert import KeyBERT
 
@@ -98,6 +99,7 @@ def test_every_kind_of_encoder_is_recognised(
             select(model)  # is none; without this error they would take another model from the hub
 
 
+@pytest.mark.slow
 def test_bertopic_takes_an_encoder_transformer_in_a_pipeline(bert: Path) -> None:
     topics = topics_of(make_pipeline(EncoderTransformer(str(bert), "mean | zscore")))
     expected = Encoder(str(bert), "mean | zscore").fit(DOCUMENTS).encode(TEXTS)

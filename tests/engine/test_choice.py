@@ -27,19 +27,13 @@ def test_names_and_aliases_of_engines_and_precisions() -> None:
     for alias, name in (("f32", "float32"), ("bf16", "bfloat16"), ("auto", "auto")):
         assert EngineChoice(precision=alias).precision == name
     assert precision_of("f16", (FLOAT16,)) == "float16"
-
-
-@pytest.mark.parametrize(
-    ("choice", "error", "message"),
-    [
+    for choice, error, message in (
         (("auto", "half"), InputError, "precision='half'; allowed: auto, float32, bfloat16"),
         (("tf",), InputError, "engine='tf'; allowed: auto, torch, openvino, onnx"),
         (("onnx", "bf16"), EngineError, "onnx runs in float32, not in 'bfloat16'"),
-    ],
-)
-def test_refused_choices(choice: tuple[str, ...], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        EngineChoice(*choice)
+    ):
+        with pytest.raises(error, match=message):
+            EngineChoice(*choice)
 
 
 def test_bfloat16_is_refused_where_it_would_be_imitated(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:

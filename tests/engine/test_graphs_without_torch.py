@@ -103,6 +103,7 @@ def test_the_command_line(graph: Path, variables: dict[str, str], tmp_path: Path
         np.testing.assert_allclose(np.stack(table["embedding"].to_numpy()), expected, atol=1e-6)
 
 
+@pytest.mark.slow  # a server of its own
 @pytest.mark.enable_socket
 def test_the_server(graph: Path, variables: dict[str, str]) -> None:
     with started(f"tiny={graph}", "--port", "0", **variables) as (_, _, address):

@@ -38,18 +38,8 @@ from essent.verification.checks import CHECKS
 from essent.verification.report import check
 from essent.verification.vectors import ANISOTROPIC
 
+CARD = "(1): Pooling({'pooling_mode_cls_token': False, 'pooling_mode_mean_tokens': True})\n"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-CARD = """---
-library_name: sentence-transformers
----
-# healthy
-
-SentenceTransformer(
-  (0): Transformer({'max_seq_length': 64, 'do_lower_case': False}) with Transformer model: BertModel
-  (1): Pooling({'word_embedding_dimension': 96, 'pooling_mode_cls_token': False, 'pooling_mode_mean_tokens': True})
-  (2): Normalize()
-)
-"""
 
 
 def tokenizer_of_words() -> PreTrainedTokenizerFast:
@@ -84,7 +74,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     Saved as sentence-transformers 2 does.
     """
-    folder = tmp_path_factory.mktemp("models") / "healthy"
+    folder = tmp_path_factory.mktemp("models")
     torch.manual_seed(0)
     tokenizer = tokenizer_of_words()
     config = BertConfig(
@@ -94,22 +84,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = BertModel(config, add_pooling_layer=False).eval()
     with torch.no_grad():
         model.embeddings.word_embeddings.weight.normal_()
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
-    listed = [
-        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for index, (path, kind) in enumerate(kinds.items())
-    ]
-    write_json(folder / "modules.json", listed)
-    flags = {"cls_token": False, "mean_tokens": True, "max_tokens": False}
-    pooling = {"word_embedding_dimension": 96, **{f"pooling_mode_{name}": on for name, on in flags.items()}}
-    write_json(folder / "1_Pooling" / "config.json", pooling)
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": 64, "do_lower_case": False})
-    write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
-    (folder / "2_Normalize").mkdir()
-    (folder / "README.md").write_text(CARD, "utf-8")
-    return folder
+    for part in (model, tokenizer):
+        part.save_pretrained(folder / "transformer")
+    Encoder(folder / "transformer", "mean | normalize").save(str(folder / "healthy"), layout="legacy")
+    shutil.rmtree(folder / "healthy" / "essent")  # any other model has no golden vectors
+    (folder / "healthy" / "README.md").write_text(CARD, "utf-8")
+    return folder / "healthy"
 
 
 TEXTS = ["The film was boring.", "The city council voted."]

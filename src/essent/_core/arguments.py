@@ -153,7 +153,7 @@ def with_checked_arguments(encode: Encode) -> Encode:
         if "sentences" in named:  # the former name in sentence-transformers
             named["inputs"] = named.pop("sentences")
         arguments = signature.bind(self, *positional, **named).arguments
-        _check_encode(self, arguments)
+        check_encode(self.prompts, arguments)
         texts = arguments["inputs"]
         arguments["inputs"] = texts if isinstance(texts, str) else check_texts(texts)
         return encode(**arguments.pop("kwargs", {}), **arguments)
@@ -161,12 +161,13 @@ def with_checked_arguments(encode: Encode) -> Encode:
     return cast("Encode", checked)
 
 
-def _check_encode(model: Any, arguments: Mapping[str, Any]) -> None:
+def check_encode(prompts: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
+    """Raise InputError for an argument of `encode`, of those that are present, with a value that is not allowed."""
     if "batch_size" in arguments:
         check_size(arguments["batch_size"], "batch_size")
     if arguments.get("truncate_dim") is not None:
         check_size(arguments["truncate_dim"], "truncate_dim")
-    check_prompt(arguments.get("prompt"), arguments.get("prompt_name"), model.prompts)
+    check_prompt(arguments.get("prompt"), arguments.get("prompt_name"), prompts)
     device = arguments.get("device")
     for name in device if isinstance(device, list) else [device]:
         check_device(name)

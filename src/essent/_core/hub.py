@@ -82,6 +82,15 @@ def find_file(name: str, file: str, hub: Mapping[str, Any]) -> Path | None:
     return None if path is None else Path(path)
 
 
+def folder_of(name: str, options: Mapping[str, Any]) -> Path:
+    """Return a local folder itself, or a hub model's folder in the cache."""
+    if Path(name).is_dir():
+        return Path(name)
+    from sentence_transformers.util import load_dir_path
+
+    return Path(str(load_dir_path(name, subfolder="", **file_options(options))))
+
+
 def has_file(name: str, file: str, hub: Mapping[str, Any]) -> bool:
     """Whether a repository has a file, according to the cache or else the hub; the file is not downloaded.
 

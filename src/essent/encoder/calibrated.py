@@ -35,12 +35,15 @@ class CalibratedTransformer(SentenceTransformer):
     def _finished(
         self, vectors: torch.Tensor, texts: Sequence[str], dimensions: int | None, unit: bool | None
     ) -> torch.Tensor:
-        """Truncate the texts' vectors (N,K) to `dimensions`, normalize them if `unit`, and check that they are finite.
+        """Truncate the texts' vectors (N,K), normalize them if `unit`, and check that they are finite.
+
+        Args:
+            dimensions: None means the model's own.
 
         Raises:
             NotFiniteError: a vector has NaN or infinite numbers; the message names the text and the cause.
         """
-        vectors = vectors if dimensions is None else truncate_embeddings(vectors, dimensions)
+        vectors = truncate_embeddings(vectors, self.truncate_dim if dimensions is None else dimensions)
         vectors = torch.nn.functional.normalize(vectors, p=2, dim=1) if unit else vectors
         checked: torch.Tensor = require_finite(vectors, texts, self.named_parameters())
         return checked

@@ -6,7 +6,7 @@ texts ─ template ─ tokens ─ backbone ─ states ─ mix α, weights ω, re
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,11 +17,11 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device
 
-from essent._core.arguments import check_options, check_path, check_size, with_checked_arguments
-from essent._core.compat import config_of, device_for, prompt_of, write_stock_card
+from essent._core.arguments import check_encode, check_options, check_path, check_size, with_checked_arguments
+from essent._core.compat import device_for, prompt_of
 from essent._core.display import html_block, html_lines, text_progress
 from essent._core.folders.contents import is_essent_folder
-from essent._core.hub import reach_model
+from essent._core.hub import folder_of, reach_model
 from essent._core.texts import check_texts, distinct_texts, repeat_in_place, require_finite, texts_to_fit
 from essent._core.types import ModelLike, NamesItsModel, TextsLike
 from essent.encoder.calibrated import CalibratedTransformer
@@ -30,13 +30,15 @@ from essent.encoder.pipeline.digests import digest_of, digest_of_backbone, key_o
 from essent.encoder.pipeline.late import encode_chunks as _encode_chunks
 from essent.encoder.pipeline.module import RecipeModule
 from essent.encoder.pipeline.plan import PORTION
-from essent.encoder.saving.load import folder_of, load_folder
-from essent.encoder.saving.save import SavableModule, amend_card, packages_of, save_folder
+from essent.encoder.saving.load import load_folder
+from essent.encoder.saving.save import SavableModule, packages_of
+from essent.encoder.saving.save import write_card as _write_card
+from essent.encoder.saving.save import write_folder as _write_folder
 from essent.errors import RecipeError
 from essent.model.loading import load, open_model
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import portions
-from essent.tasks.calibration import read_calibration, write_calibration
+from essent.tasks.calibration import read_calibration
 
 logger = logging.getLogger(__name__)
 
@@ -171,8 +173,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         Raises:
             InputError: no texts, or a value that is not a str.
         """
-        if truncate_dim is not None:
-            check_size(truncate_dim, "truncate_dim")
+        check_encode(self.prompts, {"truncate_dim": truncate_dim})
         fit_texts = texts_to_fit(check_texts(texts), "texts")
         before, progress = prompt_of(self, prompt, prompt_name), bool(show_progress_bar)
         pooled = self._learn(fit_texts, frequency_texts, before, batch_size, progress)
@@ -182,8 +183,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             return np.asarray(encode(fit_texts, **finishing), np.float32)
         with torch.inference_mode():
             parts = [self.module.shaped(part.to(self.device)).cpu() for part in pooled.split(PORTION)]
-            dimensions = self.truncate_dim if truncate_dim is None else truncate_dim
-            return self._finished(torch.cat(parts), fit_texts, dimensions, normalize_embeddings).float().numpy()
+            return self._finished(torch.cat(parts), fit_texts, truncate_dim, normalize_embeddings).float().numpy()
 
     def _learn(
         self, texts: TextsLike, frequency_texts: TextsLike | None, before: str, batch_size: int, progress: bool
@@ -273,12 +273,11 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         """Yield row indices and vectors (B,K) per batch; slices of rows if nothing must be padded."""
         module = self.module
         static_pooler = module.static_pooler if len(self) == 1 else None
-        if static_pooler is not None:
-            for start, portion in portions(texts, PORTION):
+        for start, portion in portions(texts, PORTION):  # not all texts' ids are in memory at once
+            if static_pooler is not None:
                 pooled = static_pooler.pool(static_pooler.ids(portion), module.stats)
                 yield slice(start, start + len(portion)), module.shaped(pooled, shape)
-            return
-        for start, portion in portions(texts, PORTION):  # not all texts' ids are in memory at once
+                continue
             for chosen, batch in module.batches(portion, batch_size):
                 features = self(batch_to_device(batch, device), shape=shape)
                 yield torch.from_numpy(start + chosen), features["sentence_embedding"]
@@ -292,8 +291,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         stats = module.stats if module.plan.reads_stats else None
         key = key_of(digest_of_backbone(module.backbone) + module.plan.rows_digest, recipe.digest(), stats)
 
-        def compute(missing: list[str]) -> torch.Tensor:
-            return self._vectors(missing, batch_size, progress, shape=False, device=device)
+        compute = partial(self._vectors, batch_size=batch_size, progress=progress, shape=False, device=device)
 
         def pool(missing: list[str]) -> list[np.ndarray]:
             vectors = compute(missing) if states is None else states.pool(module, missing, batch_size, compute)
@@ -332,40 +330,8 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         for part, package in packages_of(self.recipe).items():
             logger.warning("%s: loading needs the package %r, which contains the %s.", path, package, part)
 
-    def write_folder(self, path: Path, layout: str, finish: Callable[[Path, str], None] | None = None) -> str:
-        """Write the folder, and return why plain sentence-transformers cannot load it ("" if it can).
-
-        Args:
-            finish: called with the temporary folder and that reason before the folder appears, to write further files.
-
-        Raises:
-            RecipeError: see `save`; or further modules follow the recipe's.
-        """
-        if len(self) > 1:
-            raise RecipeError(
-                f"save cannot write the {len(self) - 1} module(s) after the recipe ({self[1]!r} …). Add the step to "
-                "the recipe's shaping, or save SentenceTransformer(modules=list(encoder))."
-            )
-
-        def finish_folder(folder: Path, reason: str) -> None:
-            if finish is not None:
-                finish(folder, reason)
-            if self.calibration is not None:
-                write_calibration(self.calibration, folder)
-
-        encode = partial(self.encode, show_progress_bar=False)
-        return save_folder(self.module, path, layout, encode=encode, settings=config_of(self), finish=finish_folder)
-
-    def write_card(
-        self, folder: Path, reason: str, *, name: str | None = None, datasets: list[str] | None = None
-    ) -> None:
-        """Write the model card of a folder: the recipe, and how to load it.
-
-        Args:
-            reason: why plain sentence-transformers cannot load the folder; "" if it can.
-        """
-        write_stock_card(self, str(folder), name, datasets)
-        amend_card(folder, self.recipe, reason, self.chosen)
+    write_folder = _write_folder
+    write_card = _write_card
 
 
 def open_as_it_is(model: ModelLike, options: dict[str, Any] | None = None) -> SentenceTransformer:

@@ -89,13 +89,6 @@ class CompiledEncoder(NumpyEncoder):
         """The maximum length in tokens, fixed when the graph was made; None without a limit."""
         return self.reading.max_seq_length
 
-    @max_seq_length.setter
-    def max_seq_length(self, value: int | None) -> None:
-        raise EngineError(
-            f"max_seq_length={value!r}: a compiled encoder has a fixed maximum length of {self.max_seq_length} tokens. "
-            "Set it before compiling."
-        )
-
     def __repr__(self) -> str:
         runtime = self.runtime
         return (
@@ -164,7 +157,7 @@ class CompiledEncoder(NumpyEncoder):
         It forms batches as sentence-transformers does, so `encode` of this class is faster for many texts.
         """
         with needs_torch("A SentenceTransformer"):
-            from essent.engine.module import GraphTransformer
+            from essent.engine.conversion import GraphTransformer
 
             return GraphTransformer(self)
 
@@ -182,8 +175,14 @@ def _windows(order: np.ndarray, lengths: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def largest_difference(vectors: np.ndarray, golden: np.ndarray) -> float:
-    """Return the largest difference of an entry, relative to the longest golden vector if that is above 1."""
-    return float(np.abs(vectors - golden).max()) / max(float(np.linalg.norm(golden, axis=1).max()), 1.0)
+    """Return the largest difference of an entry, relative to the longest golden vector if that is above 1.
+
+    It is infinite if the shapes differ or a number is not finite.
+    """
+    if vectors.shape != golden.shape or not np.isfinite(vectors).all():
+        return float("inf")
+    scale = max(float(np.linalg.norm(golden, axis=1).max(initial=0.0)), 1.0)
+    return float(np.abs(vectors - golden).max(initial=0.0)) / scale
 
 
 def check_golden(compiled: CompiledEncoder, subject: str, alone: int | None = None) -> None:

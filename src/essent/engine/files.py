@@ -20,7 +20,7 @@ from safetensors.numpy import save_file
 from essent._core.arguments import check_path
 from essent._core.atomic import recover, replacing_folder
 from essent._core.folders.check import ROUTERS, check_folder
-from essent._core.folders.contents import read_modules, saved_settings
+from essent._core.folders.contents import check_entries, read_modules, saved_settings
 from essent._core.folders.files import (
     GRAPH,
     STATE_FOLDER,
@@ -177,9 +177,7 @@ def read_graph_metadata(path: Path) -> dict[str, Any]:
         max_seq_length = metadata["reading"].pop("max_length", None)
         metadata["inputs"] = {**metadata["reading"], "max_seq_length": max_seq_length}
     metadata["precision"] = SHORT.get(str(metadata.get("precision")), metadata.get("precision"))
-    for key, kind in ENTRIES.items():
-        if not kind.allows(metadata.get(key)):
-            raise DamagedError(f"{path} is damaged: {key!r} must be {kind.expected}, not {metadata.get(key)!r:.60}.")
+    check_entries(path, {**dict.fromkeys(ENTRIES), **metadata}, ENTRIES)
     return metadata
 
 

@@ -16,16 +16,15 @@ from typing import Any
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Dense, Normalize, Transformer
-from sentence_transformers.sentence_transformer.modules import LayerNorm, Pooling, StaticEmbedding, WordEmbeddings
+from sentence_transformers.base.modules import Dense, Normalize
+from sentence_transformers.sentence_transformer.modules import LayerNorm, Pooling, StaticEmbedding
 from torch import nn
 
 from essent._core.lazy import optional_import
 from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.module import RecipeModule
 from essent.engine.runtime import FILES, onnxruntime, openvino
-from essent.errors import EngineError, ModelError
-from essent.model.loading import POOLING
+from essent.errors import EngineError, ModelError, RecipeError
 from essent.model.template import template_states
 from essent.recipe.shaping.affine import Affine, is_noise
 from essent.recipe.shaping.chain import Chain
@@ -34,7 +33,6 @@ from essent.recipe.sources.layers import format_mix
 from essent.recipe.tokens.ids import content_of, pad
 from essent.recipe.types import Tokens
 
-HEADS = (Transformer, WordEmbeddings)
 TAILS = (Dense, LayerNorm, Normalize)  # supported modules after the pooling of a sentence-transformers model
 
 
@@ -237,30 +235,19 @@ def graph_of(model: SentenceTransformer) -> Graph:
             )
         return Graph(model.module)
     modules = list(model)
-    length = 2  # modules before the tail
-    if modules and isinstance(modules[0], StaticEmbedding):  # includes the pooling
-        length = 1
-    elif len(modules) < 2 or not isinstance(modules[0], HEADS) or not isinstance(modules[1], Pooling):
-        length = 0
+    is_table = bool(modules) and isinstance(modules[0], StaticEmbedding)  # includes the pooling
+    length = 1 if is_table else 2  # modules before the tail
     tail = modules[length:]
     unsupported = [module for module in tail if not isinstance(module, TAILS)]
-    if unsupported or length == 0:
+    if unsupported or not (is_table or (len(modules) > 1 and isinstance(modules[1], Pooling))):
         raise EngineError(
             f"Cannot make a graph of {(unsupported or modules or [model])[0]!r}. Supported: an essent Encoder; "
             "models of a Transformer and a Pooling, or of a StaticEmbedding, each optionally followed by any of "
             f"{', '.join(kind.__name__ for kind in TAILS)}."
         )
-    if length == 2:
-        pooling: Any = modules[1]
-        if not pooling.include_prompt:
-            raise EngineError(
-                "Cannot make a graph of a model whose pooling excludes the prompt (include_prompt=False)."
-            )
-        if not (isinstance(pooling.pooling_mode, str) and pooling.pooling_mode in POOLING):
-            raise EngineError(f"Cannot make a graph of {pooling!r}. Supported pooling modes: {', '.join(POOLING)}.")
     try:
         recipe = Encoder(SentenceTransformer(modules=modules[:length], device="cpu"))
-    except ModelError as error:
+    except (ModelError, RecipeError) as error:
         raise EngineError(f"Cannot make a graph of this model: {error}") from error
     return Graph(recipe.module, tail)
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from essent._core.arguments import CHOICES, check_prompt, check_size
+from essent._core.arguments import check_encode, check_prompt
 from essent._core.lazy import needs_torch
 from essent._core.texts import check_texts, distinct_texts, repeat_in_place, require_finite
 from essent._core.types import NamesItsModel, TextsLike
@@ -115,9 +115,14 @@ class NumpyEncoder(ABC, metaclass=NamesItsModel):
             NotFiniteError: a vector has NaN or infinite numbers.
         """
         limit = self.truncate_dim if truncate_dim is None else truncate_dim
-        self._check(batch_size, output_value, precision, limit)
         if device not in (None, "cpu"):
             raise InputError(f"device={device!r}: a {type(self).__name__} runs on the CPU. Omit device=.")
+        if output_value != "sentence_embedding":
+            raise InputError(
+                f"output_value={output_value!r:.60}: a {type(self).__name__} computes only sentence vectors. Use an "
+                "Encoder for token vectors."
+            )
+        check_encode(self.prompts, {"batch_size": batch_size, "precision": precision, "truncate_dim": limit})
         before = self.prompt_text(prompt, prompt_name)
         texts = [inputs] if isinstance(inputs, str) else check_texts(inputs)
         prompted = [before + text for text in texts] if before else texts
@@ -146,21 +151,6 @@ class NumpyEncoder(ABC, metaclass=NamesItsModel):
             tensor = torch.from_numpy(result)
             result = tensor if convert_to_tensor else list(tensor)
         return result[0] if isinstance(inputs, str) else result
-
-    def _check(self, batch_size: int, output_value: Any, precision: Any, limit: int | None) -> None:
-        """Raise InputError for a value of an argument of `encode` that is not allowed."""
-        check_size(batch_size, "batch_size")
-        if limit is not None:
-            check_size(limit, "truncate_dim")
-        if output_value != "sentence_embedding":
-            raise InputError(
-                f"output_value={output_value!r:.60}: a {type(self).__name__} computes only sentence vectors. Use an "
-                "Encoder for token vectors."
-            )
-        if precision not in CHOICES["precision"]:
-            raise InputError(
-                f"precision={precision!r:.60}: must be one of {', '.join(map(repr, CHOICES['precision']))}."
-            )
 
     def prompt_text(self, prompt: str | None = None, prompt_name: str | None = None) -> str:
         """Return the text that `encode` puts before every text: `prompt`, the named prompt, or the default."""
@@ -215,11 +205,7 @@ class NumpyEncoder(ABC, metaclass=NamesItsModel):
         if name in ("cosine", "dot"):
             scores = np.einsum("nd,nd->n", first, second) if row_by_row else first @ second.T
         elif row_by_row:
-            difference = first - second
-            is_euclidean = name == "euclidean"
-            scores = -(
-                np.sqrt(np.einsum("nd,nd->n", difference, difference)) if is_euclidean else abs(difference).sum(1)
-            )
+            scores = -np.linalg.norm(first - second, 2 if name == "euclidean" else 1, axis=1)
         else:
             from scipy.spatial.distance import cdist  # imported here since most users need cosines only
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
+from torch import nn
 
 from essent._core.arguments import check_size
 from essent._core.folders.contents import is_essent_folder, is_exported_folder
@@ -21,7 +22,7 @@ from essent.encoder.encoder import Encoder, open_as_it_is
 from essent.encoder.pipeline.cache import PooledCache
 from essent.encoder.pipeline.digests import digest_of_backbone, key_of
 from essent.encoder.pipeline.plan import Plan, chain_of
-from essent.encoder.pipeline.shared_pass import as_module, count_frames, pool_texts
+from essent.encoder.pipeline.shared_pass import count_frames, pool_texts
 from essent.engine.choice import EngineChoice, choose
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.files import load as load_exported
@@ -317,7 +318,7 @@ class Bench:
         cut_to(self.backbone, list(self.plans.values()))
         if max_seq_length is not None:
             self.backbone.max_seq_length = min(max_seq_length, self.backbone.max_seq_length or max_seq_length)
-        move(as_module(self.backbone, list(self.plans.values())), loaded.settings["device"])
+        move(nn.ModuleList([self.backbone, *self.plans.values()]), loaded.settings["device"])
         self.pass_settings: dict[str, Any] = {"batch_size": batch_size, "progress": progress}
         self.cache = PooledCache(cache)
         self.digest = "" if cache is None else digest_of_backbone(self.backbone)

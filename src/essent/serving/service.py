@@ -16,6 +16,7 @@ import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 from essent._core.texts import distinct_texts
+from essent.engine.compiled import largest_difference
 from essent.errors import VerificationError
 from essent.recipe.tokens.by_word import cut
 from essent.serving.engine import Engine
@@ -23,7 +24,6 @@ from essent.serving.prepared import Prepared
 from essent.serving.schedule import Batch, Schedule
 from essent.serving.schemas import RequestError, overloaded
 from essent.serving.settings import Settings
-from essent.verification.golden import largest_difference
 
 T = TypeVar("T")
 NameOf: TypeAlias = Callable[[int], str]  # from a text's index to its name in the request, for errors

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from torch import nn
 
 from essent._core.texts import check_texts
 from essent._core.types import ModelLike
 from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.plan import Plan
-from essent.encoder.pipeline.shared_pass import as_module
 from essent.encoder.saving.stock_modules import UNIT
 from essent.errors import InputError, RecipeError
 from essent.model.backbone import Backbone
@@ -102,7 +102,7 @@ def collect(
             f"teacher={teacher!r}: its vectors have {plan.width} dimensions, but the model's states, of which the "
             f"table is made, {backbone.dimensions}. Use a recipe with vectors of {backbone.dimensions} dimensions."
         )
-    move(as_module(backbone, [plan]), loaded.settings["device"])
+    move(nn.ModuleList([backbone, plan]), loaded.settings["device"])
     numbers = None if names is None else sorted({resolve(name, backbone.last).layer for name in names})
     settings = replace(settings, layers=numbers)
     contexts, vectors, held_out = average_contexts(backbone, texts, settings, plan, hold_out(texts) if score else None)

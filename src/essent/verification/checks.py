@@ -25,12 +25,13 @@ from essent._core.machine import cores, has_bfloat16
 from essent._core.registry import did_you_mean
 from essent._core.types import TextsLike
 from essent.encoder.encoder import Encoder
+from essent.encoder.saving.save import LEGACY_FLAGS
 from essent.engine.compiled import CompiledEncoder
 from essent.errors import InputError
+from essent.model.loading import POOLING
 from essent.recipe.recipe import Recipe
 from essent.verification.report import Problem, Report
 from essent.verification.vectors import (
-    MODES,
     ModelUnderTest,
     anisotropy,
     dead_dimensions,
@@ -108,14 +109,7 @@ TRAINED_WITH = {
 DOCUMENT_PROMPTS = {"document", "passage", "corpus"}
 # In a card: "query: how much protein should a female eat"
 IN_CARD = re.compile(r"""["'`](query: |passage: |search_query: |search_document: )""")
-RECIPES = {
-    "mean": "mean",
-    "cls": "cls",
-    "lasttoken": "last-token",
-    "max": "reduce=max",
-    "weightedmean": "weights=position",
-}
-FLAG = re.compile(r"'?pooling_mode_(\w+)'?: True")
+FLAG = re.compile(r"'?(pooling_mode_\w+)'?: True")
 MODE = re.compile(r"'pooling_mode': '(\w+)'")
 PHRASE = re.compile(r"\b(mean|cls|max|last[- ]?token)[- ]pool", re.IGNORECASE)
 
@@ -175,15 +169,16 @@ def pooling(model: ModelUnderTest) -> Iterator[Problem]:
 
 def _modes_of_card(card: str) -> set[str]:
     """Return the pooling modes in the card: those of the printed modules, otherwise those in its text and code."""
-    printed = {MODES[flag] for flag in FLAG.findall(card) if flag in MODES} | set(MODE.findall(card))
+    flags = FLAG.findall(card)
+    printed = {mode for mode, flag in LEGACY_FLAGS.items() if flag in flags} | set(MODE.findall(card))
     return printed or {re.sub("[- ]", "", phrase.lower()) for phrase in PHRASE.findall(card)}
 
 
 def _with_pooling(model: ModelUnderTest, mode: str) -> str:
     """Return the fix that changes the pooling and nothing else."""
-    if mode not in RECIPES or not isinstance(model.encoder, Encoder):
+    if mode not in POOLING or not isinstance(model.encoder, Encoder):
         return f'In the config.json of the Pooling module, replace the pooling_mode keys by "pooling_mode": "{mode}"'
-    recipe = replace(Recipe.parse(RECIPES[mode]), shaping=model.encoder.recipe.shaping)
+    recipe = replace(Recipe.parse(POOLING[mode]), shaping=model.encoder.recipe.shaping)
     return model.command(f"essent save -m MODEL -r {shlex.quote(str(recipe))} -o fixed")
 
 
@@ -229,11 +224,7 @@ def speed(model: ModelUnderTest) -> Iterator[Problem]:
 # -- other servers ----------------------------------------------------------------------------------------------------
 
 SERVED = ("Transformer", "Pooling", "Normalize")
-SERVED_MODES = {
-    "cls": "pooling_mode_cls_token",
-    "mean": "pooling_mode_mean_tokens",
-    "lasttoken": "pooling_mode_lasttoken",
-}
+SERVED_MODES = ("cls", "mean", "lasttoken")
 LEGACY = "sentence_transformers.models."
 AGAIN = "essent save -m MODEL --format legacy -o for-servers, or serve it unchanged: essent serve MODEL"
 
@@ -284,7 +275,7 @@ def _server_pooling(model: ModelUnderTest, mode: str) -> Iterator[tuple[str, str
             "1_Pooling/config.json has only the key pooling_mode: TEI, which reads the older keys, does not start.",
             AGAIN,
         )
-    elif (first := next((key for key, flag in settings.items() if flag is True), "")) != SERVED_MODES[mode]:
+    elif (first := next((key for key, flag in settings.items() if flag is True), "")) != LEGACY_FLAGS[mode]:
         yield f"vLLM reads the first true key of 1_Pooling/config.json, {first}, as the pooling.", AGAIN
     if unrecognized := [path for _, path, kind in model.modules if kind in SERVED[1:] and path != f"{LEGACY}{kind}"]:
         yield (

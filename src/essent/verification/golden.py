@@ -18,7 +18,10 @@ from essent._core.atomic import recover
 from essent._core.folders.check import check_folder
 from essent._core.folders.contents import ABOUT, ARRAYS, is_essent_folder, is_exported_folder, opening, read_about
 from essent._core.folders.files import STATE_FOLDER, check_digests, damage_named, has_digests, read_arrays
+from essent._core.hub import folder_of
 from essent._core.lazy import check_torch
+from essent.engine.compiled import TOLERANCES, largest_difference
+from essent.engine.files import load, read_graph_metadata
 from essent.errors import EssentError, InputError, MissingDependencyError, ModelError, VerificationError
 from essent.static.encoder import StaticEncoder
 from essent.tasks.base import unit_rows
@@ -115,7 +118,7 @@ def verify(name: str, *, untrusted: bool = False) -> Verification:
             f"{name!r} was not saved by essent: it contains neither {STATE_FOLDER}/{ABOUT} (an encoder) nor "
             f"{STATE_FOLDER}/engine.json (a graph)."
         )
-    root = saved_folder(name)
+    root = folder_of(name, {})
     try:
         with damage_named(name):
             check_folder(root)
@@ -134,15 +137,6 @@ def verify(name: str, *, untrusted: bool = False) -> Verification:
             f"{report.allowed:.0e}). The weights, the tokenizer or a library have changed since it was saved."
         )
     return report
-
-
-def saved_folder(name: str) -> Path:
-    """Return a local folder itself, or a hub model's folder in the cache."""
-    if Path(name).is_dir():
-        return Path(name)
-    from essent.encoder.saving.load import folder_of
-
-    return folder_of(name, {})
 
 
 def _encoder(root: Path, files: int | None, untrusted: bool) -> Verification:
@@ -175,9 +169,6 @@ def _encoder(root: Path, files: int | None, untrusted: bool) -> Verification:
 
 def _graph(root: Path, files: int | None, untrusted: bool) -> Verification:
     """Verify the vectors of a saved graph; for formats below float32, loading already compares cosines."""
-    from essent.engine.compiled import TOLERANCES
-    from essent.engine.files import load, read_graph_metadata
-
     metadata = read_graph_metadata(root / STATE_FOLDER / "engine.json")
     engine, reason = metadata["engine"], "it contains an exported graph; use essent.load"
     if untrusted:
@@ -188,14 +179,6 @@ def _graph(root: Path, files: int | None, untrusted: bool) -> Verification:
     allowed = TOLERANCES[engine] if compiled.precision == "float32" else np.inf
     loader = f"essent, {engine} {compiled.precision}"
     return Verification(compiled.recipe, None, reason, {loader: difference}, files, float(allowed))
-
-
-def largest_difference(vectors: np.ndarray, golden: np.ndarray) -> float:
-    """Return the largest difference of an entry, divided by the length of the longest golden vector if it exceeds 1."""
-    if vectors.shape != golden.shape or not np.isfinite(vectors).all():
-        return float("inf")
-    scale = max(float(np.linalg.norm(golden, axis=1).max(initial=0.0)), 1.0)
-    return float(np.abs(vectors - golden).max(initial=0.0)) / scale
 
 
 # -- a server ---------------------------------------------------------------------------------------------------------
@@ -262,7 +245,7 @@ def check_address(url: str) -> None:
 def _expected(model: str, options: dict[str, Any]) -> tuple[list[str], np.ndarray]:
     """Return texts and their vectors (N,K), float64."""
     if is_essent_folder(model, {}):
-        state = saved_folder(model) / STATE_FOLDER
+        state = folder_of(model, {}) / STATE_FOLDER
         texts, vectors = read_about(state / ABOUT)["golden_texts"], read_arrays(state / ARRAYS)["golden"]
     else:
         from essent.encoder.encoder import open_as_it_is

@@ -170,9 +170,7 @@ def check(
     server = None if against is None else compare_with_server(model, against, **options)
     saved = is_exported_folder(model) or is_essent_folder(model, {})
     verification = verify(model, untrusted=files_only) if saved or files_only else None
-    if files_only:
-        return Report(model, verification)
-    if server is not None:
+    if files_only or server is not None:
         return Report(model, verification, server)
     try:
         check_torch("Checking the health of a model")

@@ -19,11 +19,11 @@ from tokenizers import Tokenizer
 from essent._core.compat import prompt_of
 from essent._core.folders.contents import is_essent_folder, is_exported_folder
 from essent._core.folders.files import read_json
-from essent._core.hub import reach_model
+from essent._core.hub import folder_of, reach_model
 from essent._core.texts import check_texts, encode_allowing_nonfinite
 from essent._core.types import TextsLike
 from essent.encoder.encoder import Encoder, open_as_it_is
-from essent.encoder.saving.load import folder_of
+from essent.encoder.saving.save import LEGACY_FLAGS
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.files import load
 from essent.engine.gain import cosines
@@ -48,14 +48,6 @@ FOREIGN = 0.2  # unknown share of the tokens of the English minimal pairs: above
 LARGEST = float(torch.finfo(torch.float16).max)  # 65,504
 SAME = 0.99  # cosine with float32: below it, the loss is more than half precision's rounding
 N_LONGEST = 8  # texts computed in float16
-MODES = {
-    "cls_token": "cls",
-    "mean_tokens": "mean",
-    "max_tokens": "max",
-    "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "weightedmean_tokens": "weightedmean",
-    "lasttoken": "lasttoken",
-}
 
 
 class ModelUnderTest:
@@ -98,7 +90,7 @@ class ModelUnderTest:
         folder = next((path for path, _, kind in self.modules if kind == "Pooling"), None)
         self.pooling = None if folder is None else dict(read_json(self.root / folder / "config.json") or {})
         pooling = self.pooling or {}
-        flagged = "+".join(mode for flag, mode in MODES.items() if pooling.get(f"pooling_mode_{flag}"))
+        flagged = "+".join(mode for mode, flag in LEGACY_FLAGS.items() if pooling.get(flag))
         declared = pooling.get("pooling_mode")
         self.pooling_mode = declared if isinstance(declared, str) else flagged or "mean"
         card = self.root / "README.md"

@@ -39,7 +39,7 @@ def on(shell: SentenceTransformer, recipe: str, store: StatesStore) -> Encoder:
     return encoder
 
 
-@pytest.mark.parametrize("family", daily(FAMILIES, "bert", "deberta-v2", "t5", "gpt2"))
+@pytest.mark.parametrize("family", daily(FAMILIES, "bert", "deberta-v2"))
 def test_pooling_cached_states_matches_a_pass(
     family: str, shell_of: Callable[[str], SentenceTransformer], passes: list[int]
 ) -> None:
@@ -82,7 +82,7 @@ def test_without_room_every_recipe_has_its_pass(
     cached_count = len(store.states)
     assert sum(passes) == len(TEXTS) - cached_count
     assert (cached_count > 0) == (room == 60_000)
-    assert store.size == sum(states.bytes for states in store.states.values())
+    assert store.size == sum(part.nbytes for states in store.states.values() for part in states)
 
 
 def test_states_depend_on_length_limit_and_weights(bert: Path) -> None:

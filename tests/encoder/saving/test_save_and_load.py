@@ -22,6 +22,7 @@ from essent.errors import ModelError, NotFittedError, RecipeError, VerificationE
 from essent.model.loading import load
 from essent.recipe.recipe import Recipe
 from families import CORPUS, FAMILIES
+from samples import daily
 
 LONG = "word " * 300  # more than the 256 tokens that the models read
 TEXTS = [*CORPUS[:8], "hi", "the , . a", "A [MASK] here", "ends in a quote'", LONG, "?!"]
@@ -54,14 +55,15 @@ def saved(folder: Path, recipe: str, target: Path, layout: str = "stock") -> Enc
     return encoder
 
 
-CASES = [("bert", recipe) for recipe in STOCK]  # and every family with one recipe
-CASES += [(family, ON_FAMILIES[row % len(ON_FAMILIES)]) for row, family in enumerate(FAMILIES)]
+CASES = [("bert", recipe) for recipe in STOCK]
+ON_FAMILY = [(family, ON_FAMILIES[row % len(ON_FAMILIES)]) for row, family in enumerate(FAMILIES)]
 
 
-@pytest.mark.parametrize(("family", "recipe"), CASES)
+@pytest.mark.parametrize("case", [*CASES, *daily(ON_FAMILY, *(ON_FAMILY[row] for row in (7, 9, 10)))], ids=" ".join)
 def test_stock_folders_give_the_same_vectors(
-    family: str, recipe: str, folder_of: Callable[[str], Path], tmp_path: Path
+    case: tuple[str, str], folder_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
+    family, recipe = case
     texts = [text[:500] for text in TEXTS] if family == "t5" else TEXTS  # T5 cuts nothing: time grows with the square
     encoder = saved(folder_of(family), recipe, tmp_path)
     expected = encoder.encode(texts)
@@ -79,7 +81,7 @@ def test_the_legacy_layout_has_class_paths_and_flags(bert: Path, tmp_path: Path)
     assert difference(SentenceTransformer(str(tmp_path)).encode(TEXTS), encoder.encode(TEXTS)) < 1e-5
 
 
-@pytest.mark.parametrize("recipe", OWN)
+@pytest.mark.parametrize("recipe", daily(OWN, "ditto:2-3 | quantile", "prompt-topk-denoised"))
 def test_recipes_without_stock_modules_load_with_essent(recipe: str, bert: Path, tmp_path: Path) -> None:
     encoder = saved(bert, recipe, tmp_path / "saved")
     report = essent.verify(str(tmp_path / "saved"))
@@ -206,10 +208,10 @@ def test_saving_an_unfitted_encoder_writes_nothing(bert: Path, tmp_path: Path) -
 
 
 def test_saving_twice_gives_the_same_bytes(bert: Path, tmp_path: Path) -> None:
-    for target in ("one", "two"):
-        saved(bert, "first-last-idf | whiten", tmp_path / target)
-    for file in (tmp_path / "one").rglob("*.safetensors"):
-        assert file.read_bytes() == (tmp_path / "two" / file.relative_to(tmp_path / "one")).read_bytes(), file.name
+    encoder = saved(bert, "first-last-idf | whiten", tmp_path / "first")
+    encoder.save(str(tmp_path / "second"), create_model_card=False)
+    for file in (tmp_path / "first").rglob("*.safetensors"):
+        assert file.read_bytes() == (tmp_path / "second" / file.relative_to(tmp_path / "first")).read_bytes(), file.name
 
 
 @pytest.mark.parametrize("recipe", ["static | zscore", "layers=static+random:32"])

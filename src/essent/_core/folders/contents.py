@@ -18,7 +18,7 @@ from typing import Any
 
 from essent._core.folders.check import ROUTERS, Files, check_model, code_in, upgrade_or
 from essent._core.folders.files import ENCODER, GRAPH, check_places, read_json
-from essent._core.folders.rules import ANYTHING, OLD_ARGUMENTS, TEXT, WHOLE, listed, mapping, one_of, optional
+from essent._core.folders.rules import ANYTHING, OLD_ARGUMENTS, TEXT, WHOLE, Kind, listed, mapping, one_of, optional
 from essent._core.hub import EXPECTED, file_options, find_file, reach_model
 from essent.errors import DamagedError, EssentError, MissingDependencyError, ModelError, RecipeError
 
@@ -102,12 +102,16 @@ def read_about(path: Path) -> dict[str, Any]:
         raise ModelError(f"There is no file {str(path)!r}. Save the encoder with Encoder.save or essent save.")
     if metadata.get("format") != FORMAT:
         raise ModelError(f"{str(path)!r} has format {metadata.get('format')!r} instead of {FORMAT}. Upgrade essent.")
-    entries = {"provenance": {}, "table": None, **metadata}
-    for name, kind in _ENTRIES.items():
+    check_entries(path, {"provenance": {}, "table": None, **metadata}, _ENTRIES)
+    return dict(metadata)
+
+
+def check_entries(path: Path, entries: Mapping[str, Any], kinds: Mapping[str, Kind]) -> None:
+    """Raise DamagedError if an entry of a metadata file is missing or has a value that is not allowed."""
+    for name, kind in kinds.items():
         if name not in entries or not kind.allows(entries[name]):
             current = f"{entries[name]!r:.60}" if name in entries else "missing"
             raise DamagedError(f"{path} is damaged: {name!r} must be {kind.expected}, but is {current}.")
-    return dict(metadata)
 
 
 def read_settings(root: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from itertools import compress
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -156,18 +156,7 @@ def _check(name: bytes, row: np.ndarray) -> int:
 # -- hidden states ----------------------------------------------------------------------------------------------------
 
 
-class TextStates(NamedTuple):
-    """The hidden states of one text: layers (L+1,T,D), and diagonals (H,T) of all heads."""
-
-    layers: torch.Tensor
-    diagonals: torch.Tensor
-
-    @property
-    def bytes(self) -> int:
-        """The size in memory."""
-        return self.layers.nbytes + self.diagonals.nbytes
-
-
+TextStates = tuple[torch.Tensor, torch.Tensor]  # of one text: layers (L+1,T,D), and diagonals (H,T) of all heads
 TextKey = tuple[Frame, "int | None", str]  # frame, maximum length, text
 
 
@@ -201,10 +190,11 @@ class StatesStore:
 
     def add(self, model: str, key: TextKey, states: TextStates) -> None:
         """Store a text's states, unless they do not fit, or the store was opened with another model meanwhile."""
+        size = sum(part.nbytes for part in states)
         with self._one_writer:
-            if model == self._model and key not in self.states and self.size + states.bytes <= self.most:
+            if model == self._model and key not in self.states and self.size + size <= self.most:
                 self.states[key] = states
-                self.size += states.bytes
+                self.size += size
 
 
 class KeptStates:
@@ -243,22 +233,20 @@ class KeptStates:
             return compute(texts)  # no room for attention states, one frame per text, no heads to store in a hybrid
         model = digest_of_backbone(self.whole)
         self.store.open(model)
-        keys = {text: (module.plan.frame, module.backbone.max_seq_length, text) for text in texts}
-        ids = dict(zip(texts, module.ids(texts), strict=True))
-        again = [text for text in texts if hash(keys[text]) in self.store.seen and keys[text] not in self.store.states]
-        self._run(module, model, {keys[text]: ids[text] for text in again}, batch_size)
+        keys, ids = [(module.plan.frame, module.backbone.max_seq_length, text) for text in texts], module.ids(texts)
+        again = [row for row, key in enumerate(keys) if hash(key) in self.store.seen and key not in self.store.states]
+        self._run(module, model, {keys[row]: ids[row] for row in again}, batch_size)
         if len(self.store.seen) < MOST_SEEN:
-            self.store.seen.update(map(hash, keys.values()))
-        cached = {text: states for text in texts if (states := self.store.states.get(keys[text])) is not None}
+            self.store.seen.update(map(hash, keys))
+        cached = {row: states for row, key in enumerate(keys) if (states := self.store.states.get(key)) is not None}
         vectors = torch.empty(len(texts), module.plan.width)
-        row_by_text = {text: row for row, text in enumerate(texts)}
-        if lacking := [text for text in texts if text not in cached]:
-            vectors[[row_by_text[text] for text in lacking]] = compute(lacking).float().cpu()
-        in_order = list(cached)
-        for chosen in batches([len(ids[text]) for text in in_order], batch_size):
-            batch = [in_order[i] for i in chosen]
-            pooled = self._pooled(module, [ids[text] for text in batch], [cached[text] for text in batch])
-            vectors[[row_by_text[text] for text in batch]] = pooled.float().cpu()
+        if lacking := [row for row in range(len(texts)) if row not in cached]:
+            vectors[lacking] = compute([texts[row] for row in lacking]).float().cpu()
+        stored = list(cached)
+        for chosen in batches([len(ids[row]) for row in stored], batch_size):
+            rows = [stored[i] for i in chosen]
+            pooled = self._pooled(module, [ids[row] for row in rows], [cached[row] for row in rows])
+            vectors[rows] = pooled.float().cpu()
         return vectors
 
     def _run(self, module: RecipeModule, model: str, ids: dict[TextKey, list[int]], batch_size: int) -> None:
@@ -277,8 +265,8 @@ class KeptStates:
             hidden = torch.stack([states.hidden[layer] for layer in layers], dim=1)  # (B,L+1,T,D)
             diagonals = torch.stack([states.diagonals[head] for head in self.heads], dim=1)  # (B,H,T)
             for row, (key, length) in enumerate(zip(batch, lengths, strict=True)):
-                own = (values[row, :, :length].cpu().clone() for values in (hidden, diagonals))
-                self.store.add(model, key, TextStates(*own))
+                own = hidden[row, :, :length].cpu().clone(), diagonals[row, :, :length].cpu().clone()
+                self.store.add(model, key, own)
 
     def _pooled(self, module: RecipeModule, ids: list[list[int]], cached: list[TextStates]) -> torch.Tensor:
         """Compute the vectors (B,K) of a batch from the cached states of its texts."""
@@ -288,11 +276,11 @@ class KeptStates:
             return pad_sequence(rows, batch_first=True).to(tokens.ids.device)
 
         layers = plan.required.layers
-        hidden: Hidden = {n: padded([text.layers[n] for text in cached]) for n in layers}
+        hidden: Hidden = {n: padded([own[n] for own, _ in cached]) for n in layers}
         if plan.required.static:
             hidden["static"] = torch.nn.functional.embedding(tokens.ids, module.backbone.static_table)
         diagonals = {
-            head: padded([text.diagonals[self.heads.index(head)] for text in cached])  # (B,T)
+            head: padded([own[self.heads.index(head)] for _, own in cached])  # (B,T)
             for head in plan.required.attention_heads
         }
         return plan.pool(tokens, States(hidden, diagonals), module.backbone, module.stats)[0]

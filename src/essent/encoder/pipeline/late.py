@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from essent._core.arguments import check_size
+from essent._core.arguments import check_encode
 from essent._core.compat import prompt_of
 from essent._core.display import text_progress
 from essent._core.texts import check_texts, mend_surrogates
@@ -111,9 +111,7 @@ def encode_chunks(
     """
     module, before = self.module, mend_surrogates(prompt_of(self, prompt, prompt_name))
     check_late(module.recipe)
-    check_size(batch_size, "batch_size")
-    if truncate_dim is not None:
-        check_size(truncate_dim, "truncate_dim")
+    check_encode(self.prompts, {"batch_size": batch_size, "truncate_dim": truncate_dim})
     module.require_fit()
     chunks_by_document = check_documents(documents)
     self.eval()
@@ -132,9 +130,8 @@ def encode_chunks(
             update(len(indices))
     if vectors is None:  # no chunks
         vectors = torch.empty(0, self.get_embedding_dimension() or 0)
-    dimensions = self.truncate_dim if truncate_dim is None else truncate_dim
     texts = [chunk for chunks in chunks_by_document for chunk in chunks]
-    finished: np.ndarray = self._finished(vectors, texts, dimensions, normalize_embeddings).numpy()
+    finished: np.ndarray = self._finished(vectors, texts, truncate_dim, normalize_embeddings).numpy()
     return np.split(finished, first_rows[1:-1]) if counts else []
 
 
@@ -278,7 +275,7 @@ def _pool(
     offsets = [0, *accumulate(lengths)]
     spans = np.concatenate([chunks + offset for chunks, offset in zip(bounds, offsets, strict=False)])  # (C,2)
     sizes = spans[:, 1] - spans[:, 0]
-    vectors: torch.Tensor | None = None
+    order, vectors = [], []
     for chosen in batches(sizes.tolist(), batch_size):
         steps = np.arange(int(sizes[chosen].max()))  # (T,)
         inside = torch.from_numpy(steps < sizes[chosen][:, None]).to(device)  # (B,T)
@@ -286,11 +283,9 @@ def _pool(
         own_tokens, own_states = _joined([(tokens, states)], index)
         own_tokens = Tokens(own_tokens.ids, inside, own_tokens.content & inside)
         pooled, _, _ = module.plan.pool(own_tokens, own_states, module.backbone, module.stats)
-        if vectors is None:
-            vectors = pooled.new_empty(len(spans), pooled.shape[1])
-        vectors[torch.from_numpy(chosen).to(device)] = pooled
-    assert vectors is not None  # noqa: S101  (there are chunks)
-    return vectors
+        order.append(chosen)
+        vectors.append(pooled)
+    return torch.cat(vectors)[torch.from_numpy(np.argsort(np.concatenate(order))).to(device)]
 
 
 def _joined(parts: Sequence[tuple[Tokens, States]], at: torch.Tensor | None = None) -> tuple[Tokens, States]:

@@ -11,7 +11,6 @@ from functools import reduce
 
 import numpy as np
 import torch
-from torch import nn
 
 from essent._core.display import text_progress
 from essent._core.texts import distinct_texts, require_finite
@@ -23,10 +22,8 @@ from essent.recipe.types import CorpusStats, RequiredOutputs
 
 def count_frames(backbone: Backbone, plans: Sequence[Plan], texts: Sequence[str]) -> dict[Frame, CorpusStats]:
     """Count the tokens of the texts for every frame of a plan that reads counts."""
-    counting = [plan for plan in plans if plan.reads_stats]
-    counting.sort(
-        key=operator.attrgetter("is_static")
-    )  # the last plan of each frame counts: static ones need no padding
+    # the last plan of each frame counts: static ones need no padding
+    counting = sorted((plan for plan in plans if plan.reads_stats), key=operator.attrgetter("is_static"))
     return {frame: plan.count(texts, backbone) for frame, plan in {plan.frame: plan for plan in counting}.items()}
 
 
@@ -81,8 +78,3 @@ def pool_texts(
                         pooled[index][start + chosen] += vectors.float().cpu().numpy() * plans[index].frames[frame]
                     update(len(chosen))
     return [require_finite(vectors, distinct, backbone.named_parameters())[inverse] for vectors in pooled]
-
-
-def as_module(backbone: Backbone, plans: Sequence[Plan]) -> nn.ModuleList:
-    """Return backbone and plans as one module, to move between devices together."""
-    return nn.ModuleList([backbone, *plans])

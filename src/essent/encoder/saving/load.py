@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import WordEmbeddings
-from sentence_transformers.util import load_dir_path
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from essent._core.folders.check import check_folder
@@ -23,7 +22,7 @@ from essent._core.folders.contents import (
     weight_shapes,
 )
 from essent._core.folders.files import STATE_FOLDER, check_digests, damage_named, has_digests, read_arrays, read_json
-from essent._core.hub import file_options
+from essent._core.hub import folder_of
 from essent.encoder.pipeline.module import RecipeModule
 from essent.encoder.saving.save import SavableModule
 from essent.encoder.saving.stock_modules import read_table
@@ -42,7 +41,7 @@ from essent.recipe.types import CorpusStats
 
 
 def load_folder(name: str, options: dict[str, Any]) -> tuple[RecipeModule, dict[str, Any]]:
-    """Load the module and the settings for SentenceTransformer's __init__ from a folder of `save_folder`.
+    """Load the module and the settings for SentenceTransformer's __init__ from a folder of `Encoder.save`.
 
     Raises:
         ModelError: files are missing or unreadable, or were written by a newer essent.
@@ -78,11 +77,6 @@ def _counts(root: Path, metadata: dict[str, Any], arrays: dict[str, np.ndarray],
             f"{counts[0].shape}, but the model has {tokens} tokens."
         )
     return CorpusStats(metadata["texts_counted"], *counts)
-
-
-def folder_of(name: str, options: dict[str, Any]) -> Path:
-    """Return the folder itself, or the one in the hub's cache."""
-    return Path(name if Path(name).is_dir() else str(load_dir_path(name, subfolder="", **file_options(options))))
 
 
 def _carried(recipe: Recipe, backbone: Backbone, arrays: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:

@@ -15,9 +15,9 @@ import inspect
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from essent._core.atomic import replacing_folder
+from essent._core.compat import config_of, write_stock_card
 from essent._core.folders.contents import ABOUT, ARRAYS, FORMAT, check_layout
 from essent._core.folders.files import ENCODER, STATE_FOLDER, check_replaceable, names_to_keep, write_digests
 from essent._core.registry import Registry
@@ -47,6 +48,9 @@ from essent.recipe.sources.layers import format_mix, token_tables
 from essent.recipe.templates import format_template
 from essent.recipe.weighting.base import weightings
 from essent.version import __version__
+
+if TYPE_CHECKING:
+    from essent.encoder.encoder import Encoder
 
 GOLDEN_TEXTS = (
     "A man is playing a large flute.",
@@ -110,31 +114,29 @@ Plain sentence-transformers loads it only with `trust_remote_code=True`, because
 """
 
 
-def save_folder(
-    module: RecipeModule,
-    path: Path,
-    layout: str,
-    *,
-    encode: Callable[[list[str]], np.ndarray],
-    settings: dict[str, Any],
-    finish: Callable[[Path, str], None],
-) -> str:
-    """Write an encoder, and return why plain sentence-transformers cannot load it ("" if it can).
+def write_folder(self: Encoder, path: Path, layout: str, finish: Callable[[Path, str], object] | None = None) -> str:
+    """Write an encoder's folder, and return why plain sentence-transformers cannot load it ("" if it can).
 
     The folder is written atomically. Files in it that are not part of an older encoder remain.
 
     Args:
-        module: the recipe's module.
         layout: see `Encoder.save`.
-        encode: computes the vectors (N,K) of texts.
-        settings: the content of config_sentence_transformers.json.
-        finish: called with the temporary folder and the reason before the folder appears, to write further files.
+        finish: called with the temporary folder and that reason before the folder appears, to write further files.
 
     Raises:
-        RecipeError: an unknown layout, or the legacy layout for a recipe that standard modules cannot compute.
+        RecipeError: an unknown layout, the legacy layout for a recipe that standard modules cannot compute, or further
+            modules after the recipe's.
         NotFittedError: `fit` has not been called.
         ModelError: the path is a file, or a folder with another model.
     """
+    from essent.tasks.calibration import write_calibration  # imported here: it is not shipped with saved folders
+
+    if len(self) > 1:
+        raise RecipeError(
+            f"save cannot write the {len(self) - 1} module(s) after the recipe ({self[1]!r} …). Add the step to "
+            "the recipe's shaping, or save SentenceTransformer(modules=list(encoder))."
+        )
+    module = self.module
     check_layout(layout)
     module.require_fit()
     check_replaceable(path, ENCODER)
@@ -150,7 +152,7 @@ def save_folder(
             ) from None
     # plain sentence-transformers cannot pool an empty text of a tokenizer without special tokens
     texts = [text for text, ids in zip(GOLDEN_TEXTS, module.ids(GOLDEN_TEXTS), strict=False) if ids]  # of one frame
-    golden = encode(texts)
+    golden = self.encode(texts, show_progress_bar=False)
     # essent 0.1 listed no digests; libraries do not read these of its files
     older = {"code", "essent_module.py", *(entry.name for entry in path.glob("[0-9]_*"))}
     with replacing_folder(path, names_to_keep(path, ENCODER, older)) as folder:
@@ -158,9 +160,12 @@ def save_folder(
             _write_own(module, folder)
         else:
             _write_stock(module, modules, folder, layout == "legacy")
-        _write_json(folder / "config_sentence_transformers.json", settings, sort_keys=True)
+        _write_json(folder / "config_sentence_transformers.json", config_of(self), sort_keys=True)
         _write_state(module, folder / STATE_FOLDER, texts, golden, reason, type(modules[0]) if modules else None)
-        finish(folder, reason)
+        if finish is not None:
+            finish(folder, reason)
+        if self.calibration is not None:
+            write_calibration(self.calibration, folder)
         write_digests(folder)
     return reason
 
@@ -310,15 +315,16 @@ def _write_state(
 # -- the model card ---------------------------------------------------------------------------------------------------
 
 
-def amend_card(path: Path, recipe: Recipe, reason: str, chosen: Sequence[str] = ()) -> None:
-    """Put how the encoder was made first in the README of sentence-transformers, and how to load it if that differs.
+def write_card(
+    self: Encoder, folder: Path, reason: str, *, name: str | None = None, datasets: list[str] | None = None
+) -> None:
+    """Write sentence-transformers' model card, with how the encoder was made first, and how to load it if that differs.
 
     Args:
-        path: the saved folder.
-        reason: why plain sentence-transformers cannot load it; "" if it can.
-        chosen: sentences on how the recipe was chosen.
+        reason: why plain sentence-transformers cannot load the folder; "" if it can.
     """
-    file = path / "README.md"
+    write_stock_card(self, str(folder), name, datasets)
+    file, recipe = folder / "README.md", self.recipe
     if not file.is_file():
         return  # sentence-transformers has logged why
     parts = {
@@ -329,7 +335,7 @@ def amend_card(path: Path, recipe: Recipe, reason: str, chosen: Sequence[str] = 
         "shaping": " | ".join(recipe.shaping) or None,
     }
     lines = [f"- **{name}:** `{value}`" for name, value in parts.items() if value is not None]
-    history = ["### How it was chosen", "", *(f"- {line}" for line in chosen), ""] if chosen else []
+    history = ["### How it was chosen", "", *(f"- {line}" for line in self.chosen), ""] if self.chosen else []
     section = ["## How it was made", "", f"Recipe: `{recipe}`", "", *lines, "", *history, "## Model Details\n"]
     card = file.read_text(encoding="utf-8")
     card = card.replace("tags:\n- sentence-transformers\n", "tags:\n- sentence-transformers\n- essent\n", 1)
