@@ -102,12 +102,7 @@ def test_errors_are_raised_in_fit(bert: Path) -> None:
     with pytest.raises(sklearn.exceptions.NotFittedError, match="call fit first") as caught:
         EncoderTransformer(bert).transform(TEXTS)
     assert isinstance(caught.value, NotFittedError)
-    for texts, message in (
-        (frame, "give one column"),
-        ([], "at least one text"),
-        ("a", "got str"),
-        (["a", None], "1 is"),
-    ):
+    for texts, message in ((frame, "give one column"), ([], "at least one text")):
         with pytest.raises(InputError, match=message):
             EncoderTransformer(bert).fit(texts)  # type: ignore[arg-type]
     for model, recipe, error in (

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
@@ -83,16 +82,6 @@ def test_the_error_names_the_text_and_the_weights(broken: str, copy: Path, bert:
     (intact / "config.json").write_text(json.dumps(config))
     with pytest.raises(NotFiniteError, match=r"config\.json may have such a number \(layer_norm_eps\)"):
         Encoder(str(intact)).encode(TEXTS)
-
-
-def test_embed_keeps_the_rows_with_a_vector(copy: Path, tmp_path: Path) -> None:
-    word = Encoder(str(copy), "static").module.ids(["flute"])[0][1]
-    with_tensor(copy, "word_embeddings.weight", lambda table: table.__setitem__(word, np.nan))
-    (tmp_path / "texts.txt").write_text("dogs run\nthe flute\nthe moon\n")
-    essent.encode(tmp_path / "texts.txt", str(copy), tmp_path / "out", recipe="static", truncate_dim=5, normalize=True)
-    table = pq.read_table(tmp_path / "out")
-    assert table["status"].to_pylist() == ["ok", "not finite", "ok"]
-    assert [row is None for row in table["embedding"].to_pylist()] == [False, True, False]
 
 
 @pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])

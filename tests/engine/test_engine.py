@@ -323,17 +323,21 @@ def test_the_prefix_of_a_prompt_is_constant(family: str, folder_of: Callable[[st
             assert widths[-1] == ids.shape[1] - len(graph.prefix)
 
 
+PROMPTS = ["knowledge | centre", EVERY_STATE, SUFFIXLESS]
+DECODER_GRAPHS = [("mistral", "openvino", "mean")]  # sliding windows with only padding
+for number, family in enumerate([*DECODERS, *MORE_DECODERS]):
+    DECODER_GRAPHS += [(family, "openvino", PROMPTS[number % 3]), (family, "onnx", PROMPTS[(number + 1) % 3])]
+
+
 @pytest.mark.slow  # a conversion each
-@pytest.mark.parametrize("engine", ["openvino", "onnx"])
-@pytest.mark.parametrize("family", [*DECODERS, *MORE_DECODERS])
-def test_prompts_of_decoders(folder_of: Callable[[str], Path], family: str, engine: str) -> None:
+@pytest.mark.parametrize(("family", "engine", "recipe"), DECODER_GRAPHS)
+def test_prompts_of_decoders(family: str, engine: str, recipe: str, folder_of: Callable[[str], Path]) -> None:
     """Filled templates, and rows with a common prefix, longer and shorter than a sliding window."""
-    for recipe in ("mean", "knowledge | centre", EVERY_STATE, SUFFIXLESS):  # mean: windows with only padding
-        encoder = Encoder(folder_of(family), recipe).fit(DECODER_TEXTS)
-        compiled = essent.compile(encoder, engine, threads=1)
-        expected = encoder.encode(DECODER_TEXTS)
-        assert_same(compiled.encode(DECODER_TEXTS), expected)
-        assert_same(np.stack([compiled.encode(text) for text in DECODER_TEXTS]), expected)
+    encoder = Encoder(folder_of(family), recipe).fit(DECODER_TEXTS)
+    compiled = essent.compile(encoder, engine, threads=1)
+    expected = encoder.encode(DECODER_TEXTS)
+    assert_same(compiled.encode(DECODER_TEXTS), expected)
+    assert_same(np.stack([compiled.encode(text) for text in DECODER_TEXTS]), expected)
 
 
 @pytest.mark.slow  # a conversion each; BERT is the model of every other test here

@@ -24,7 +24,7 @@ from essent.bulk.settings import LATE, BulkSettings, ModelSpec
 from essent.engine.choice import check_graph, computing_in
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.runtime import ALL_FILES
-from essent.errors import InputError, NotFittedError, RecipeError
+from essent.errors import InputError, NotFittedError
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import fast_backend, read_ids, text_ids
 from essent.static.encoder import StaticEncoder, static_of
@@ -124,18 +124,15 @@ def open_encoder(spec: ModelSpec, settings: BulkSettings) -> Any:
         if plain and (static := static_of(name)) is not None:
             return static
         check_torch(f"Embedding with {name!r}")
-        from essent.encoder.encoder import Encoder
+        from essent.encoder.encoder import Encoder, open_as_it_is
         from essent.encoder.pipeline.late import check_late
-        from essent.model.loading import open_model
 
         if settings.chunks_late and spec.recipe is not None:
             check_late(Recipe.parse(spec.recipe))
-        try:
+        if spec.recipe is None:
+            encoder = open_as_it_is(name, dict(spec.options))
+        else:
             encoder = Encoder(name, spec.recipe, **spec.options)
-        except RecipeError:  # no recipe describes its modules
-            if spec.recipe is not None:
-                raise
-            encoder = open_model(name, dict(spec.options))
         if settings.max_seq_length is not None:
             encoder.max_seq_length = settings.max_seq_length
     if isinstance(encoder, CompiledEncoder):

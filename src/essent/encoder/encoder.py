@@ -260,7 +260,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             for rows, batch in self._batches(distinct, batch_size, device, shape):
                 if vectors is None:
                     vectors = batch.new_empty(len(texts), batch.shape[1], device="cpu" if on_cpu else device)
-                vectors[rows if isinstance(rows, slice) else rows.to(vectors.device)] = batch.to(vectors.device)
+                vectors[rows] = batch.to(vectors.device)
                 update(len(batch))
         assert vectors is not None  # noqa: S101  (there are texts)
         if len(distinct) < len(texts):
@@ -269,7 +269,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
 
     def _batches(
         self, texts: list[str], batch_size: int, device: torch.device, shape: bool
-    ) -> Iterator[tuple[torch.Tensor | slice, torch.Tensor]]:
+    ) -> Iterator[tuple[Any, torch.Tensor]]:
         """Yield row indices and vectors (B,K) per batch; slices of rows if nothing must be padded."""
         module = self.module
         static_pooler = module.static_pooler if len(self) == 1 else None
@@ -280,7 +280,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
                 continue
             for chosen, batch in module.batches(portion, batch_size):
                 features = self(batch_to_device(batch, device), shape=shape)
-                yield torch.from_numpy(start + chosen), features["sentence_embedding"]
+                yield start + chosen, features["sentence_embedding"]
 
     def _cached_vectors(
         self, cache: PooledCache, texts: list[str], batch_size: int, progress: bool, device: torch.device

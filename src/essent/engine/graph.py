@@ -30,7 +30,7 @@ from essent.recipe.shaping.affine import Affine, is_noise
 from essent.recipe.shaping.chain import Chain
 from essent.recipe.shaping.quantile import QuantileMap, QuantileUniform
 from essent.recipe.sources.layers import format_mix
-from essent.recipe.tokens.ids import content_of, pad
+from essent.recipe.tokens.ids import content_of
 from essent.recipe.types import Tokens
 
 TAILS = (Dense, LayerNorm, Normalize)  # supported modules after the pooling of a sentence-transformers model
@@ -96,10 +96,9 @@ class Graph(nn.Module):
         bias: torch.Tensor = table[words].gather(1, rank) * template.unsqueeze(-1)
         return bias
 
-    def pad(self, sequences: Sequence[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    def pad(self, sequences: Sequence[list[int]]) -> tuple[torch.Tensor, ...]:
         """Pad sequences of ids on the right to a batch: ids and attention mask, both (B,T) int64."""
-        tokens = pad(sequences, self.module.plan.frame, self.module.backbone.pad_id)
-        return tokens.ids, tokens.attention_mask.long()
+        return tuple(self.module.pad(sequences).values())
 
     @property
     def text(self) -> str:

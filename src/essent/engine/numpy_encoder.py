@@ -16,7 +16,6 @@ from essent.errors import InputError
 from essent.tasks.calibration import Calibration, calibrated_similarities
 
 MIN_LENGTH = np.float32(1e-12)  # lower limit of the length that a vector is divided by, as in torch
-FLOATS = ("float32", None)  # values of `precision` that leave vectors as they are
 Keep = Callable[[Any, np.ndarray], object]  # row indices or a slice, and their vectors
 
 
@@ -139,7 +138,7 @@ class NumpyEncoder(ABC, metaclass=NamesItsModel):
             repeat_in_place(vectors, inverse)
         require_finite(vectors, prompted)
         result: Any = vectors if len(vectors) else np.empty(0, np.float32)
-        if precision not in FLOATS and len(vectors):
+        if precision not in ("float32", None) and len(vectors):
             with needs_torch(f"precision={precision!r}"):
                 from sentence_transformers.util.quantization import quantize_embeddings
 

@@ -32,8 +32,6 @@ from essent.verification.golden import verify
 from essent.version import __version__
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
     from essent.encoder.encoder import Encoder
 
 logger = logging.getLogger(__name__)
@@ -196,15 +194,10 @@ def _load(name: str, source: str, chosen: EngineChoice, folder: Path) -> tuple[A
         from essent.engine.files import load
 
         return check_graph(load(source), chosen), None, source
-    from essent.encoder.encoder import Encoder
+    from essent.encoder.encoder import Encoder, open_as_it_is
     from essent.engine.conversion import compile
-    from essent.model.loading import open_model
 
-    options = reach_model(source, {})
-    try:
-        model: SentenceTransformer = Encoder(source, **options)
-    except RecipeError:  # no recipe describes its modules
-        model = open_model(source, options)
+    model = open_as_it_is(source, reach_model(source, {}))
     on_cpu, weights = model.device.type == "cpu", None
     if chosen.precision == BFLOAT16 and (chosen.engine == "torch" or not on_cpu):
         raise EngineError("precision='bfloat16' needs a graph on the CPU: set engine='openvino'.")

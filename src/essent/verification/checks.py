@@ -246,7 +246,7 @@ def _server_problems(model: ModelUnderTest) -> Iterator[tuple[str, str]]:
     patterns = ("tokenizer.json", "config.json", "model*.safetensors")
     if missing := [pattern.replace("*", "") for pattern in patterns if not list(model.root.glob(pattern))]:
         yield f"TEI does not start without {' and '.join(missing)}.", AGAIN
-    yield from _server_pooling(model, model.pooling_mode)
+    yield from _server_pooling(model)
     settings = model.transformer_settings
     if settings and not isinstance(settings.get("max_seq_length"), int):
         yield (
@@ -260,8 +260,8 @@ def _server_problems(model: ModelUnderTest) -> Iterator[tuple[str, str]]:
         )
 
 
-def _server_pooling(model: ModelUnderTest, mode: str) -> Iterator[tuple[str, str]]:
-    bert = "bert" in str(model.config.get("model_type")).lower()
+def _server_pooling(model: ModelUnderTest) -> Iterator[tuple[str, str]]:
+    mode, bert = model.pooling_mode, "bert" in str(model.config.get("model_type")).lower()
     if not (model.root / "1_Pooling" / "config.json").is_file():
         if mode != "cls" or not bert:
             behaviour = "silently uses the CLS token instead" if bert else "does not start"

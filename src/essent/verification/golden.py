@@ -22,9 +22,9 @@ from essent._core.hub import folder_of
 from essent._core.lazy import check_torch
 from essent.engine.compiled import TOLERANCES, largest_difference
 from essent.engine.files import load, read_graph_metadata
+from essent.engine.gain import cosines
 from essent.errors import EssentError, InputError, MissingDependencyError, ModelError, VerificationError
 from essent.static.encoder import StaticEncoder
-from essent.tasks.base import unit_rows
 
 TOLERANCE = 1e-5
 COSINE_TOLERANCE = 1e-3  # servers compute in half precision
@@ -221,17 +221,17 @@ def compare_with_server(model: str, url: str, **options: Any) -> dict[str, Any]:
             f"{endpoint} returns {served.shape[1]} dimensions, but {model!r} has {expected.shape[1]}: the server runs "
             "a different model."
         )
-    cosines = np.einsum("nk,nk->n", unit_rows(served), unit_rows(expected))  # (N,)
-    worst = int(cosines.argmin())
-    if cosines[worst] < 1 - COSINE_TOLERANCE:
+    row_cosines = cosines(served, expected)  # (N,)
+    worst = int(row_cosines.argmin())
+    if row_cosines[worst] < 1 - COSINE_TOLERANCE:
         raise VerificationError(
-            f"{endpoint} does not return the vectors of {model!r}: cosine {cosines[worst]:.3f} for {texts[worst]!r}. "
-            "Compare the server's pooling, prompts and maximum length with the folder's."
+            f"{endpoint} does not return the vectors of {model!r}: cosine {row_cosines[worst]:.3f} for "
+            f"{texts[worst]!r}. Compare the server's pooling, prompts and maximum length with the folder's."
         )
     return {
         "url": endpoint,
         "texts": len(texts),
-        "lowest_cosine": float(cosines[worst]),
+        "lowest_cosine": float(row_cosines[worst]),
         "largest_difference": float(np.abs(served - expected).max()),
     }
 

@@ -82,9 +82,8 @@ class ModelUnderTest:
         if len(self.texts) < 2:
             raise InputError(f"Only {len(self.texts)} distinct texts. Pass at least two.")
         self.root = folder_of(name, self.options)
-        self.config, self.transformer_settings = (
-            dict(read_json(self.root / file) or {}) for file in ("config.json", "sentence_bert_config.json")
-        )
+        self.config: dict[str, Any] = read_json(self.root / "config.json") or {}
+        self.transformer_settings: dict[str, Any] = read_json(self.root / "sentence_bert_config.json") or {}
         listed = read_json(self.root / "modules.json", list) or []
         self.modules = [(str(m["path"]), str(m["type"]), str(m["type"]).rpartition(".")[2]) for m in listed]
         folder = next((path for path, _, kind in self.modules if kind == "Pooling"), None)

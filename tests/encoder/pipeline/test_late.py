@@ -13,7 +13,6 @@ from transformers import AutoModel, AutoTokenizer, T5EncoderModel
 
 from essent import Encoder, EssentError
 from essent.encoder.pipeline import late
-from essent.errors import NotFittedError
 from families import CORPUS
 from samples import daily
 
@@ -182,17 +181,14 @@ def test_many_documents(folder_of: Folders, monkeypatch: pytest.MonkeyPatch) -> 
     assert encoder.encode_chunks([]) == []
 
 
-@pytest.mark.parametrize("recipe", ["weights=idf*last", "t4-mean"])
-def test_refused_recipes(recipe: str, shell_of: Callable[[str], SentenceTransformer]) -> None:
-    encoder = Encoder(shell_of("bert"), recipe)
-    with pytest.raises(EssentError, match=r"stand for the whole document. Allowed: content, ditto, idf|template="):
-        encoder.encode_chunks([["A chunk."]])
-
-
-def test_refused_documents(shell_of: Callable[[str], SentenceTransformer]) -> None:
-    encoder = Encoder(shell_of("bert"), "mean | zscore")
-    with pytest.raises(NotFittedError, match=r"call fit"):
-        encoder.encode_chunks([["A chunk."]])
+def test_refused_recipes_and_documents(shell_of: Callable[[str], SentenceTransformer]) -> None:
+    for recipe, message in (
+        ("weights=idf*last", "stand for the whole document. Allowed: content, ditto, idf"),
+        ("t4-mean", "template="),
+        ("mean | zscore", "call fit"),
+    ):
+        with pytest.raises(EssentError, match=message):
+            Encoder(shell_of("bert"), recipe).encode_chunks([["A chunk."]])
     encoder = Encoder(shell_of("bert"), "mean")
     for documents, message in (
         ("A text.", r"must be a list of documents"),
@@ -202,7 +198,6 @@ def test_refused_documents(shell_of: Callable[[str], SentenceTransformer]) -> No
     ):
         with pytest.raises(EssentError, match=message):
             encoder.encode_chunks(documents)
-    with pytest.raises(EssentError, match="batch_size=0"):
-        encoder.encode_chunks([["a"]], batch_size=0)
-    with pytest.raises(EssentError, match="truncate_dim=0"):
-        encoder.encode_chunks([["a"]], truncate_dim=0)
+    for wrong in ({"batch_size": 0}, {"truncate_dim": 0}):
+        with pytest.raises(EssentError, match="=0: must be a whole number"):
+            encoder.encode_chunks([["a"]], **wrong)
