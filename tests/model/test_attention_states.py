@@ -24,7 +24,7 @@ from essent.selection.run import run_passes
 from essent.selection.search_data import SearchData, SearchSettings
 from essent.selection.space import Grid, Space
 from families import build_family
-from samples import TEXTS
+from samples import TEXTS, daily
 from selection_samples import TASK
 
 Folders = Callable[[str], Path]
@@ -84,7 +84,7 @@ def assert_same(actual: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_allclose(actual, expected, atol=1e-5 * max(1.0, np.abs(expected).max()))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", daily(FAMILIES, "bert", "gpt2", "llama", "t5"))
 def test_states_equal_a_plain_script(family: str, model_folder: Folders) -> None:
     """Mean over the tokens, alone, in a batch, and padded on the left."""
     folder = model_folder(family)
@@ -164,18 +164,18 @@ def test_graphs(bert: Path) -> None:
     assert_same(essent.compile(encoder, "onnx", threads=1).encode(TEXTS), encoder.encode(TEXTS))
 
 
-@pytest.mark.parametrize("family", ["llama"])
-def test_search_scores_the_vectors_of_single_encoders(family: str, model_folder: Folders) -> None:
+def test_search_scores_the_vectors_of_single_encoders(model_folder: Folders) -> None:
     recipes = ["layers=value:L weights=position", "layers=attention:2-out+L", "mean", "ditto:2-1"]
     recipes += ["template=about layers=attention:L-out weights=last"]
     settings = SearchSettings(64.0, batch_size=3, precision="float32")
-    shell = open_model(str(model_folder(family)), {"device": "cpu"})
+    folder = str(model_folder("llama"))
+    shell = open_model(folder, {"device": "cpu"})
     with run_passes(shell, Space((), tuple(recipes)), [SearchData.of(TASK, None, (), 0)], (),
                     settings) as run:  # fmt: skip
         rows = dict(zip(map(str, run.recipes), np.array(run.sweeps[0].store.rows), strict=True))
     firsts, seconds = [pair.sentence1 for pair in TASK.pairs], [pair.sentence2 for pair in TASK.pairs]
     for recipe, cosines in rows.items():
-        encoder = Encoder(str(model_folder(family)), recipe, device="cpu").fit(firsts + seconds)
+        encoder = Encoder(folder, recipe, device="cpu").fit(firsts + seconds)
         first, second = (encoder.encode(texts, normalize_embeddings=True) for texts in (firsts, seconds))
         np.testing.assert_allclose(cosines, (first * second).sum(axis=1), atol=2e-5, err_msg=recipe)
 
@@ -194,7 +194,7 @@ def test_cached_states_are_not_used(recipe: str, bert: Path) -> None:
 # -- bad input ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("source", ["value", "value:", "value:L-out", "value:x", "attention:-1", "attention:1-bias"])
+@pytest.mark.parametrize("source", ["value", "value:L-out", "attention:1-bias"])
 def test_unreadable_names(source: str) -> None:
     with pytest.raises(RecipeError, match=r"unknown source .* Known: .* value:L, attention:L, attention:L-out"):
         essent.Recipe.parse(f"layers={source}")

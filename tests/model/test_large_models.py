@@ -175,7 +175,7 @@ def int8() -> Iterator[dict[str, Any]]:
     del AUTO_QUANTIZATION_CONFIG_MAPPING["test-int8"], AUTO_QUANTIZER_MAPPING["test-int8"]
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", ["mean", "layers=1"])
 def test_quantized_weights(recipe: str, decoder: Path, int8: dict[str, Any]) -> None:
     encoder, exact = Encoder(decoder, recipe, device="cpu", **int8), Encoder(decoder, recipe, device="cpu")
     layers = [module for module in encoder.modules() if isinstance(module, Int8Linear)]

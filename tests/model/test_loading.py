@@ -24,7 +24,7 @@ Shells = Callable[[str], SentenceTransformer]
 RECIPES = ["mean", "layers=1", "layers=0+2", "static", "ditto:2-3", "random"]
 
 
-@pytest.mark.parametrize("family", daily(FAMILIES, "bert", "albert", "deberta-v2", "modernbert", "t5", "gpt2", "qwen3"))
+@pytest.mark.parametrize("family", daily(FAMILIES, "bert", "albert", "gpt2"))
 def test_a_partly_loaded_folder_matches_the_whole_model(
     family: str, folder_of: Callable[[str], Path], shell_of: Shells
 ) -> None:
@@ -33,7 +33,9 @@ def test_a_partly_loaded_folder_matches_the_whole_model(
         np.testing.assert_allclose(part.encode(TEXTS), whole.encode(TEXTS), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "albert"])
+@pytest.mark.parametrize(
+    "family", daily([name for name in FAMILIES if name != "albert"], "deberta-v2", "modernbert", "t5", "qwen3")
+)
 def test_layers_above_the_highest_read_are_not_loaded(
     family: str, folder_of: Callable[[str], Path], shell_of: Shells
 ) -> None:
@@ -67,7 +69,7 @@ def test_a_stock_folder_without_a_recipe_is_itself(
     model = stock(bert, Pooling(32, pooling_mode=mode), *([Normalize()] if unit else []))
     model.save(str(tmp_path / "model"))
     vectors = model.encode([*TEXTS, LONG])
-    for source in (str(tmp_path / "model"), tmp_path / "model", model):
+    for source in (tmp_path / "model", model):
         encoder = Encoder(source)
         assert encoder.recipe == Recipe.parse(recipe + " | normalize" * unit)
         np.testing.assert_allclose(encoder.encode([*TEXTS, LONG]), vectors, atol=1e-5)

@@ -24,7 +24,7 @@ from samples import daily
 TEXTS = [*CORPUS[:6], "dogs", ""]
 
 
-@pytest.mark.parametrize("family", MASKED)
+@pytest.mark.parametrize("family", daily(MASKED, "bert", "distilbert", "deberta-v2", "modernbert"))
 def test_the_head_gives_the_logits_of_the_masked_language_model(family: str, folder_of: Callable[[str], Path]) -> None:
     whole = load_masked(str(folder_of(family)))
     head = MaskedLMHead(whole)

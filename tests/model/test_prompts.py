@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from essent import verify
 from essent.encoder.encoder import Encoder
@@ -17,7 +18,7 @@ from essent.engine.graph import Graph
 from essent.errors import EngineError, RecipeError
 from essent.recipe.named import TEMPLATES
 from families import DECODERS, MORE_DECODERS, NO_CACHE
-from samples import TEXTS
+from samples import TEXTS, daily
 
 LAYERS = {  # of the published prompts with one forward pass
     "prompteol": -1,
@@ -30,11 +31,15 @@ LAYERS = {  # of the published prompts with one forward pass
 SENTENCES = [*filter(None, TEXTS), 'He said "no" twice', "How far is it?", "so it ends.", "wow!"]
 
 
+@cache
+def plain_model(folder: Path) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
+    return AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+
+
 def by_script(folder: Path, prompt: str, layer: int) -> np.ndarray:
     """Run the papers' evaluation code (scaling_sentemb, PretCoTandKE): left padding, state of the last token."""
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer, model = plain_model(folder)
     tokenizer.pad_token_id, tokenizer.padding_side = 0, "left"
-    model = AutoModel.from_pretrained(folder).eval()
     sentences = []
     for sentence in SENTENCES:
         if sentence[-1] not in ".?\"'":
@@ -50,7 +55,7 @@ def by_script(folder: Path, prompt: str, layer: int) -> np.ndarray:
         return model(**batch, output_hidden_states=True).hidden_states[layer][:, -1, :].numpy()
 
 
-@pytest.mark.parametrize("family", [*DECODERS, *MORE_DECODERS])
+@pytest.mark.parametrize("family", daily([*DECODERS, *MORE_DECODERS], "gpt2", "llama", "gemma3_text"))
 def test_named_prompts_equal_the_published_code(family: str, folder_of: Callable[[str], Path]) -> None:
     folder = folder_of(family)
     for name, layer in LAYERS.items():
@@ -64,11 +69,11 @@ def test_meta_eol_is_the_mean_of_its_prompts(folder_of: Callable[[str], Path]) -
     np.testing.assert_allclose(Encoder(folder, "metaeol").encode(SENTENCES, batch_size=3), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("family", [*DECODERS, *MORE_DECODERS])
+@pytest.mark.parametrize("family", daily([*DECODERS, *MORE_DECODERS], "gpt2", "llama"))
 def test_echo_is_the_mean_of_the_second_occurrence(family: str, folder_of: Callable[[str], Path]) -> None:
     """Pieces are tokenized apart and joined, as in the published code."""
     folder = folder_of(family)
-    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    tokenizer, model = plain_model(folder)
     begins = tokenizer.tokenize("a")[0].startswith("▁")  # of every piece, where the published code has a space too much
     expected = []
     for sentence in SENTENCES:

@@ -82,12 +82,13 @@ def test_ids_match_the_filled_template_when_tokens_cross_its_border(
 @pytest.mark.parametrize(("family", "side"), [("gpt2", "left"), ("llama", "right")])
 def test_a_text_is_truncated_before_it_is_filled_in(family: str, side: str, folder_of: Callable[[str], Path]) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder_of(family), truncation_side=side)
-    frame, text = make_frame(tokenizer, TEMPLATES["prompteol"]), LONG.strip() + "."
+    frame, text = make_frame(tokenizer, TEMPLATES["prompteol"]), LONG[:75].strip() + "."
+    ends = range(len(text)) if side == "left" else range(len(text), 0, -1)
+    parts = [text[n:] if side == "left" else text[:n] for n in ends]
+    rows = [tokenizer(TEMPLATES["prompteol"].replace("{text}", part))["input_ids"] for part in parts]
+    assert len(rows[0]) > len(frame) + 9
     for limit in range(len(frame) + 1, len(frame) + 9, 2):
         (ids,) = framed_ids(tokenizer, frame, [text], limit)
-        ends = range(len(text)) if side == "left" else range(len(text), 0, -1)
-        parts = (text[n:] if side == "left" else text[:n] for n in ends)
-        rows = (tokenizer(TEMPLATES["prompteol"].replace("{text}", part))["input_ids"] for part in parts)
         assert len(ids) <= limit
         assert ids in [[*frame.before, *frame.after], *(row for row in rows if len(row) <= limit)]
         assert len(ids) >= limit - 2

@@ -53,7 +53,7 @@ def copy(bert: Path, tmp_path: Path) -> Path:
 # -- what is read and missing -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", daily(FAMILIES, "bert", "albert", "deberta-v2", "modernbert", "t5", "gpt2", "llama"))
+@pytest.mark.parametrize("family", daily(FAMILIES, "bert", "albert", "gpt2"))
 def test_no_weight_is_random(family: str, folder_of: Callable[[str], Path], tmp_path: Path) -> None:
     folder = Path(shutil.copytree(folder_of(family), tmp_path / "copy"))
     tensors = load_file(folder / "model.safetensors")

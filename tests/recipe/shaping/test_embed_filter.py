@@ -14,7 +14,6 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from shaping_reference import cosines, sentence_like
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
-import essent
 from essent import Encoder, evaluate, search
 from essent.errors import NotFittedError, RecipeError, UnsupportedRecipeError
 from essent.recipe.shaping import EmbedFilter
@@ -106,13 +105,6 @@ def test_the_models_own_output_embedding_is_read(
     written = [index for index, text in enumerate(TEXTS) if text]  # the plain library has no token for an empty text
     plain = SentenceTransformer(str(path), device="cpu").encode([TEXTS[index] for index in written])
     np.testing.assert_allclose(plain, vectors[written], atol=1e-5)
-
-
-@pytest.mark.slow  # a conversion of its own
-def test_a_graph(folder_of: Callable[[str], Path]) -> None:
-    encoder = Encoder(folder_of("gpt2"), "weights=last | filter:3 | normalize")
-    graph = essent.compile(encoder, "openvino", threads=1)
-    np.testing.assert_allclose(graph.encode(TEXTS), encoder.encode(TEXTS), atol=1e-5)
 
 
 def test_steps_after_it_learn_from_filtered_vectors(language_model: Path, tmp_path: Path) -> None:
