@@ -63,6 +63,7 @@ def test_any_text_stands_in_its_frame(text: str) -> None:
     [
         *product(["prompteol", "knowledge"], ["gpt2", "llama", "roberta", "xlm-roberta"]),
         *product(["T4", "bert"], ["roberta", "xlm-roberta"]),
+        *product(["roberta"], ["bert", "roberta", "albert", "t5"]),  # spaces around the slot serve every tokenizer
     ],
 )
 def test_ids_match_the_filled_template_when_tokens_cross_its_border(
@@ -105,32 +106,6 @@ def test_special_tokens_in_a_text_are_plain_text_in_every_template(
         (ids,) = framed_ids(tokenizer, frame, [text], None)
         assert [i for i in ids if i in special] == [i for i in (*frame.before, *frame.after) if i in special]
     assert framed_ids(tokenizer, frame, [""], None) == [[*frame.before, *frame.after]]
-
-
-@pytest.mark.parametrize("family", ["bert", "roberta", "albert", "t5"])
-def test_spaces_around_the_slot_serve_every_tokenizer(family: str, folder_of: Callable[[str], Path]) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(folder_of(family))
-    frame = make_frame(tokenizer, TEMPLATES["roberta"])
-    texts = [text for text in TEXTS if text]
-    framed = framed_ids(tokenizer, frame, texts, None)
-    assert framed == [filled(tokenizer, TEMPLATES["roberta"], text) for text in texts]
-    assert all(ids.count(tokenizer.mask_token_id) == 1 for ids in framed)
-
-
-@pytest.mark.parametrize(
-    ("text", "prepared"),
-    [
-        ("a man", "a man."),
-        ('"a man"', '"a man"'),
-        ("“a man”", "“a man”."),
-        ("", ""),
-    ],
-)
-def test_a_dot_is_appended_as_in_prompt_bert(text: str, prepared: str, bert: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(bert)
-    assert make_frame(tokenizer, TEMPLATES["bert"]).prepare([text]) == [prepared]
-    assert make_frame(tokenizer, TEMPLATES["roberta"]).prepare([text]) == [" " + prepared if prepared else ""]
-    assert make_frame(tokenizer, None).prepare([text]) == [text]
 
 
 def test_masks_need_a_mask_token(folder_of: Callable[[str], Path]) -> None:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
+from essent._core.arguments import check_size
 from essent._core.lazy import optional_import
 from essent.errors import DataError, InputError
 
@@ -110,12 +111,12 @@ def word_model(
 
     if split not in SPLITS:
         raise InputError(f"split={split!r} — must be one of {', '.join(SPLITS)}.")
-    _check_number("drop_most_frequent", drop_most_frequent, 0)
+    check_size(drop_most_frequent, "drop_most_frequent", 0)
     if isinstance(path, WordVectors):
         words, matrix = path.words, path.matrix
         if matrix.ndim != 2 or len(words) != len(matrix):
             raise InputError(f"{len(words)} words need vectors of shape ({len(words)},D), got {matrix.shape}.")
-        _check_number("limit", limit, 1)
+        check_size(1 if limit is None else limit, "limit")
         vectors, path = WordVectors(words[:limit], matrix[:limit]), "word vectors"
     else:
         vectors = read_word_vectors(path, limit, encoding=encoding, duplicates=duplicates)
@@ -188,7 +189,7 @@ def read_word_vectors(
         (['the', ',', '.'], (3, 50))
     """
     path = Path(path)
-    _check_number("limit", limit, 1)
+    check_size(1 if limit is None else limit, "limit")
     if duplicates not in DUPLICATES:
         raise InputError(f"duplicates={duplicates!r} — must be one of {', '.join(DUPLICATES)}.")
     if not path.is_file():
@@ -215,11 +216,6 @@ def is_word_vectors(path: str | Path) -> bool:
     except (DataError, OSError, EOFError):
         return False
     return True
-
-
-def _check_number(name: str, number: int | None, least: int) -> None:
-    if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < least):
-        raise InputError(f"{name}={number!r} — must be a whole number of at least {least}.")
 
 
 def open_unpacked(path: Path) -> Any:

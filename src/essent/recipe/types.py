@@ -9,7 +9,7 @@ Letters used in shapes throughout the project:
 
 from __future__ import annotations
 
-import dataclasses
+import inspect
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
@@ -122,16 +122,14 @@ class CorpusStats:
 
 
 class Part:
-    """A registered part of a recipe: a frozen dataclass whose fields are the arguments of its spec."""
+    """A registered part of a recipe; the arguments of its class are attributes, and those of its spec."""
 
     name: ClassVar[str]
 
     def spec(self) -> str:
         """Return the shortest text from which the registry creates an equal part."""
-        fields = dataclasses.fields(self)  # type: ignore[arg-type]
-        return format_spec(
-            self.name, {f.name: getattr(self, f.name) for f in fields}, {f.name: f.default for f in fields}
-        )
+        defaults = {key: p.default for key, p in inspect.signature(type(self)).parameters.items()}
+        return format_spec(self.name, {key: getattr(self, key) for key in defaults}, defaults)
 
 
 def require_number(spec: str, name: str, value: Any, least: float) -> None:

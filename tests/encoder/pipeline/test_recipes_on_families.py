@@ -60,7 +60,7 @@ EVERYWHERE = {  # one recipe a part that a model computes in its own way
 
 
 def cases() -> Iterator[Any]:
-    """Every recipe on a family in turn that can run it; `make test-all`: on a second one, each part's own path on all."""
+    """Every recipe on a family that can run it, in turn; `make test-all`: on another, each part's own path on all."""
     names, absolute = list(FAMILIES), [family for family in MASKED if family not in RELATIVE]
     for row, text in enumerate([*ROWS, *DITTOS, *MORE, *SHAPED]):
         able = absolute if "mask" in Recipe.parse(text).weights else names

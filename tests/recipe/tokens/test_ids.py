@@ -81,13 +81,8 @@ def test_texts_must_be_a_list(texts: object, message: str) -> None:
 def test_any_column_of_texts_will_do() -> None:
     texts = ["a", "b", "é"]
     for column in (
-        tuple(texts),
-        (text for text in texts),
         dict.fromkeys(texts).keys(),
-        np.array(texts),
-        pd.Series(texts, index=[7, 8, 9]),
         pd.Series(texts, dtype="category"),
-        pd.Index(texts),
         pa.chunked_array([texts[:1], texts[1:]]),
         Dataset.from_dict({"text": texts})["text"],
     ):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
@@ -15,9 +14,9 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_array, validate_data
 from torch import nn
 
-from essent._core.registry import Registry, format_spec
+from essent._core.registry import Registry
 from essent.errors import InputError, NoSpreadError, not_fitted
-from essent.recipe.types import require_integer
+from essent.recipe.types import Part, require_integer
 
 Batches = Callable[[], Iterable[np.ndarray]]
 
@@ -142,7 +141,7 @@ class VectorTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return tags
 
 
-class Shaper(VectorTransformer):
+class Shaper(Part, VectorTransformer):
     """Base class of shaping steps; settings are constructor arguments, learned attributes end in an underscore.
 
     Example:
@@ -155,7 +154,6 @@ class Shaper(VectorTransformer):
         (20, 2)
     """
 
-    name: ClassVar[str]
     needs_fit: ClassVar[bool] = True
     reads_output_embedding: ClassVar[bool] = False  # learns from that matrix of the model, not from sentence vectors
     least: ClassVar[dict[str, int]] = {}  # settings that are integers -> their smallest value; None is allowed too
@@ -209,11 +207,6 @@ class Shaper(VectorTransformer):
         """Restore the output of `state`."""
         for key, value in state.items():
             setattr(self, key, value if value.ndim else value.item())
-
-    def spec(self) -> str:
-        """Return the shortest text that creates a step with the same settings."""
-        defaults = {key: p.default for key, p in inspect.signature(type(self)).parameters.items()}
-        return format_spec(self.name, {key: getattr(self, key) for key in defaults}, defaults)
 
     def learned(self, attribute: str) -> Any:
         """Return a learned attribute; raise NotFittedError before `fit`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +11,6 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils import resample
 from torch import nn
 
-from essent._core.machine import cores
 from essent.recipe.shaping.base import Batches, Fixed, Shaper, check_batches, shapers
 
 
@@ -79,22 +77,14 @@ class QuantileUniform(OneToOneFeatureMixin, Shaper):
         return QuantileMap(self.learned("quantiles_"))
 
 
-def sorted_columns(vectors: np.ndarray) -> np.ndarray:
-    """Return the sorted columns as rows (D,n); uses all cores, since numpy's sort releases the GIL."""
-    columns = np.ascontiguousarray(vectors.T)
-    count = cores()
-    with ThreadPoolExecutor(count) as threads:
-        list(threads.map(lambda part: part.sort(axis=1), np.array_split(columns, count)))
-    return columns
-
-
 def column_quantiles(vectors: np.ndarray, n_quantiles: int) -> np.ndarray:
     """Compute at most n evenly spaced, linearly interpolated quantiles of each column of (n,D): (D,Q) float64.
 
     Rounds step by step like numpy.percentile, which scikit-learn uses: a quantile that differs by one bit from a value
     of many rows would move all of them by half a level.
     """
-    columns = sorted_columns(vectors)  # (D,n)
+    columns = np.ascontiguousarray(vectors.T)  # (D,n)
+    columns.sort(axis=1)
     last = columns.shape[1] - 1
     percent = np.linspace(0.0, 1.0, min(n_quantiles, last + 1)) * 100  # (Q,)
     position = last * (percent / 100)
