@@ -14,17 +14,14 @@ from command_line import error, run
 
 COMMANDS = """
 serch ~ Unknown command "serch". Did you mean "search"?
-lab explian ~ Did you mean "explain"?
 encode a.txt -m x -o v.npy --presicion float32 ~ Unknown option: --presicion. Did you mean --precision?
 encode --nope a.txt -m x -o v.npy ~ Unknown option: --nope. Write ./--nope for a file of this name.
-recipes --json --force ~ Unknown option: --force.
 encode a.txt -m x -m y -o v.npy ~ Parameter -m specified multiple times.
 encode a.txt -m x -o v.npy --engine tf ~ Choose from: "auto", "torch", "openvino", "onnx".
 evaluate -m x -d classes.csv --columns body ~ --columns 'body': must be ROLE=COLUMN, such as text=body. Roles: text,
 evaluate -m x -d classes.csv --columns body=text ~ Unknown role 'body' in columns
 evaluate -m x -d classes.csv --columns text=text,label=kind ~ no column 'kind' for 'label'. Columns: 'text', 'label'
 search -m x -d classes.csv --columns text=text text=label ~ --columns names two columns for 'text': 'text' and 'label'
-search -m x --texts many.txt --columns text=body ~ there are neither. For the texts of a table, use --column.
 improve -m x --texts many.txt -o new --columns text=body ~ there are neither. For the texts of a table, use --column.
 improve -m x --texts many.txt -o new -d classes.csv --columns label=kind ~ no column 'kind' for 'label'
 search -m x --texts [a].txt ~ [a].txt does not exist
@@ -33,9 +30,7 @@ encode texts.txt -m x -o folder.npy ~ is a folder
 encode texts.txt -m x -o texts.txt/v.npy ~ not a folder
 encode texts.txt -m TINY -r first-lats -o parts --id number ~ Did you mean 'first-last'
 encode bytes.parquet -m x -o v.jsonl ~ The column 'id' contains bytes, which JSON cannot represent
-encode texts.txt -m x -o v.npy -r maen ~ Did you mean 'mean'
 encode texts.txt -m x -o v.txt ~ Files of vectors end in .npy, .parquet, .jsonl; a folder of parts has no suffix
-encode none.txt -m x -o v.npy ~ does not exist
 encode texts.txt -m ./nowhere -o v.npy ~ There is no model folder
 encode texts.txt -m x -o v.npy --workers 2 ~ --workers is for a folder of parts, but v.npy is a file
 encode -m x -o parts ~ A folder of parts needs files, folders, patterns or addresses, not standard input
@@ -53,7 +48,6 @@ evaluate results.json --report out ~ unknown format ''. Known: .html
 evaluate results.json --report o.html -r mean ~ Pass a model
 search -m x ~ Pass either --data
 search -m x --data stsb.dev --space hats ~ Unknown search space 'hats'
-search -m x --data stsb.dev --report a.gif ~ .png
 search -m x --data my-pairs.jsonl --test my-pairs.jsonl ~ all of its 4 pairs
 search -m x --data texts.txt ~ Texts without labels are for --texts
 search -m x --texts many.txt --ask-file judge.csv ~ --ask-file needs --ask
@@ -73,16 +67,13 @@ distill -m x -o out -t blank.txt ~ No texts in
 save -m TINY -o out -r "mean | zscore" ~ --fit FILE
 save -m TINY -o out --match-score 4 ~ --match-score needs --calibrate FILES
 save -m TINY -o folder.npy -r mean ~ --force
-save -m TINY -o texts.txt -r mean ~ is a file
 save -m x -o out --format openvino --calibrate texts.txt ~ --calibrate is for graphs in --precision int8
 save -m x -o out --format openvino --match-score 3 ~ --match-score calibrates an encoder, not a graph
 save -m x -o out --format onnx --precision bfloat16 ~ onnx runs in float32
 save -m x -o out --format openvino --compare texts.txt ~ 4 distinct texts are too few
-save -m ./nowhere -o out --format openvino --fit texts.txt ~ There is no model folder
 save -m x -o out --compare texts.txt ~ --compare is for graphs
 check x --against http://localhost --texts a.txt ~ --texts is for the health checks, which --against replaces
 check x --files-only --against http://localhost ~ --against cannot be combined with --files-only
-check x --texts none.txt ~ none.txt does not exist
 lab pretrain -o out -t many.txt --config mini ~ Set either max_steps or epochs. Got neither
 lab pretrain -o out -t many.txt --config mini --max-steps 1 --held-out none.txt ~ does not exist
 lab reproduce ditto-9 ~ Did you mean

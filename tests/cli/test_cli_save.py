@@ -62,15 +62,14 @@ def test_calibrated(tiny: str, tmp_path: Path) -> None:
 
 
 def test_a_saved_folder_is_saved_again_without_a_recipe(tiny: str, lines: Path, many: Path, tmp_path: Path) -> None:
-    """In another format and with calibrated similarities, for shorter texts."""
+    """In another format and with calibrated similarities."""
     run("save", "-m", tiny, "-r", "mean | zscore", "--fit", lines, "-o", tmp_path / "model")
     many.write_text("\n".join(f"{text} {number}" for text in TEXTS for number in range(9)), "utf-8")
-    options = ("--format", "legacy", "--calibrate", many, "--max-seq-length", 64)
+    options = ("--format", "legacy", "--calibrate", many)
     run("save", "-m", tmp_path / "model", *options, "-o", tmp_path / "again")
     first, again = (Encoder(str(tmp_path / name), device="cpu") for name in ("model", "again"))
     assert again.recipe == first.recipe
     assert again.calibration is not None
-    assert again.max_seq_length == 64
     assert np.allclose(first.encode(["A text."]), again.encode(["A text."]), atol=1e-6)
     pooling = read_json(tmp_path / "again" / "1_Pooling" / "config.json")
     assert pooling["pooling_mode_mean_tokens"] is True

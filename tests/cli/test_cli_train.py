@@ -39,10 +39,8 @@ def test_texts(tiny: str, lines: Path, many: Path, pairs: Path, tmp_path: Path) 
     assert "all 2 steps are done" in resumed.stderr
     changed = ["0.1" if value == "1e-3" else value for value in command]
     assert "learning_rate was 0.001 and is 0.1" in error(*changed, "--resume")
-    templates = ["{text} means [MASK] .", "{text}, in a word: [MASK] ."]  # a comma is a part of it
-    run(*command, "--force", "-q", "--template", *templates)
-    settings = read_json(output / "training.json")["settings"]
-    assert settings["templates"] == templates
+    run(*command, "--force", "-q", "--max-seq-length", 8)
+    assert read_json(output / "training.json")["settings"]["max_seq_length"] == 8
 
 
 @pytest.mark.slow  # three processes; tests/train sends the signal within one
@@ -63,14 +61,6 @@ def test_ctrl_c_in_a_process(tiny: str, many: Path, tmp_path: Path) -> None:
     assert stopped, errors
     assert stopped[1] == stopped[2]
     assert "Traceback" not in errors
-
-
-@pytest.mark.slow  # a whole training
-def test_a_template_of_free_vectors(tiny: str, many: Path, pairs: Path, tmp_path: Path) -> None:
-    output = tmp_path / "model"
-    options = ("--preset", "optiprompt", "--validate", pairs, "-o", output, *TINY, "--max-steps", 1)
-    assert "before" in run("train", "-m", tiny, "--texts", many, *options).stdout
-    assert "[V1]" in str(Encoder(str(output)).recipe)
 
 
 @pytest.mark.slow

@@ -45,9 +45,9 @@ def duplicates(count: int, seed: int = 1) -> DuplicateTask:
 
 def make_small(patch: Any = setattr, trials: int = 2) -> None:
     """Few trials of few steps, and a small space: the maximum of a plan."""
-    from essent.improvement import budget, recipes, training  # they import these under their own names
+    from essent.improvement import budget, steps  # they import these under their own names
 
-    original, modules = plan.space_of, (plan, budget, recipes, training)
+    original, modules = plan.space_of, (plan, budget, steps)
     values = {**SMALL, "TRIALS": (trials,), "space_of": lambda name: SPACES.get(name) or original(name)}
     for module, (name, value) in product(modules, values.items()):
         if hasattr(module, name):

@@ -41,10 +41,11 @@ def kill_behind(step: str) -> None:
     """Before what the step behind it has computed is written."""
     original, finished = Run.step, []
 
-    def watched(self: Run, name: str, compute: Callable[[Run, Path], Any]) -> Any:
-        last, computed = finished[-1:] == [step], compute
+    def watched(self: Run, name: str, compute: Callable[..., Any], **arguments: Any) -> Any:
+        last = finished[-1:] == [step]
         finished.append(name)
-        return original(self, name, (lambda run, folder: kill(computed(run, folder))) if last else compute)
+        killed = lambda *given, **named: kill(compute(*given, **named))  # noqa: E731
+        return original(self, name, killed if last else compute, **arguments)
 
     Run.step = watched
 

@@ -28,10 +28,9 @@ from essent.improvement.budget import (
     seconds_of_last,
     share_of,
 )
-from essent.improvement.journal import FORMAT, Journal
 from essent.improvement.metric import Inputs, Metric
 from essent.improvement.plan import SHARES, parse_budget, space_of
-from essent.improvement.run import Run
+from essent.improvement.run import FORMAT, Journal, Run
 from essent.model.capabilities import ModelCapabilities
 from essent.model.loading import read_capabilities
 from essent.tasks.clusters import ClusterTask
@@ -107,7 +106,7 @@ def test_the_journal_measures_the_seconds_of_a_step(tmp_path: Path, monkeypatch:
 def test_a_resumed_run_repeats_a_decision(run_at: Any) -> None:
     run = run_at(0.0)
     for text in ("first", "second"):
-        assert run.decide("search", lambda text=text: {"text": text, "why": ""})["text"] == "first"
+        assert run.decide("search", lambda _, text: {"text": text, "why": ""}, text)["text"] == "first"
 
 
 @pytest.mark.parametrize(
@@ -181,11 +180,14 @@ def test_static_tables_need_some_texts(run_at: Any, with_share: Any) -> None:
     assert "about 13 s, but only 10 s" in plan_static(run_at(990.0))["why"]
 
 
-def test_clustering_costs_grow_with_recipes_and_texts(run_at: Any) -> None:
+def test_clustering_costs_grow_with_recipes_and_texts(run_at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """k-means of 4,000 texts takes as long as encoding them, for every recipe: fewer texts, or a smaller space."""
     task = ClusterTask("topics", tuple(Example((text,), str(number % 20)) for number, text in enumerate(TEXTS)))
     run = run_at(0.0, (task,), scoring=0.002)
     recipes = {space: len(space_of(space).expand(MODEL)[0]) for space in ("small", "heads", "tiny")}
+    monkeypatch.setattr(  # the number of recipes of the space auto takes seconds
+        "essent.improvement.budget._number_of_recipes", lambda space, _: recipes.get(space.name, 10_000)
+    )
     cases = ((1500.0, "small", 3676), (400.0, "heads", 2298), (54.0, "tiny", 2000))
     for seconds, space, units in cases:
         planned = plan_search(run, seconds)

@@ -20,7 +20,7 @@ import essent
 from command_line import read_json, run, write_rows
 from essent._core import machine
 from essent.errors import DataError, EssentError, InputError, UnknownNameError
-from essent.improvement import budget, plan, recipes
+from essent.improvement import budget, plan, steps
 from essent.improvement.metric import read_inputs
 from essent.improvement.results import Improved
 from essent.improvement.run import Run
@@ -41,7 +41,7 @@ def improved(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Improved:
     """An improvement by judgements, with a test, for the size."""
     folder = tmp_path_factory.mktemp("improved") / "judged"
     with pytest.MonkeyPatch.context() as patch:
-        make_small(patch.setattr)
+        make_small(patch.setattr, trials=1)
         return essent.improve(
             str(bert), TEXTS, duplicates(60), output=folder, test=duplicates(30, 7), goal="size", options=CPU
         )
@@ -89,7 +89,7 @@ def test_the_same_command_computes_nothing_and_another_is_refused(
     def refuse(run: Run, folder: Path) -> Any:
         raise AssertionError(folder)
 
-    monkeypatch.setattr(Run, "step", lambda self, name, compute: original(self, name, refuse))
+    monkeypatch.setattr(Run, "step", lambda self, name, compute, **arguments: original(self, name, refuse))
     before = digests(improved.folder, "encoder", "static")
     arguments = {"data": duplicates(60), "output": improved.folder, "test": duplicates(30, 7), "options": CPU}
     assert essent.improve(str(bert), TEXTS, goal="size", **arguments).results == improved.results
@@ -100,10 +100,13 @@ def test_the_same_command_computes_nothing_and_another_is_refused(
         essent.improve(str(bert), TEXTS, goal="size", use="clusters", **arguments)
 
 
+@pytest.mark.slow  # seconds, for the reference recipes
 def test_for_retrieval_teacher_chooses_and_nothing_is_trained(bert: Path, small: None, tmp_path: Path) -> None:
     lines: list[str] = []
     output = tmp_path / "out"
-    improvement = essent.improve(str(bert), TEXTS, output=output, use="retrieval", options=CPU, note=lines.append)
+    improvement = essent.improve(
+        str(bert), TEXTS, output=output, use="retrieval", budget="1s", options=CPU, note=lines.append
+    )
     assert lines[0] == "Optimizes retrieval, by the criterion teacher, without labels."
     assert [name for name in improvement.metadata["steps"] if name.startswith("search")]
     assert not [name for name in improvement.metadata["steps"] if name.startswith(("trials", "train"))]
@@ -114,25 +117,26 @@ def test_for_retrieval_teacher_chooses_and_nothing_is_trained(bert: Path, small:
     assert "no criterion without labels shows whether training helps this use" in untried
 
 
+@pytest.mark.slow  # k-means for every recipe
 @pytest.mark.parametrize(("texts", "held_out"), [(90, "not measured, they are too few"), (520, "52 held-out texts")])
 def test_for_clusters_a_search_chooses(
     texts: int, held_out: str, bert: Path, small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The recipe that leads by `topics` is saved; without one, the model as it is."""
+    """The recipe that leads by `topics` is saved."""
     arguments: dict[str, Any] = {"use": "clusters", "options": CPU, "budget": "10m"}
     lines: list[str] = []
-    original, best = recipes.search_recipes, "static | normalize"
-    monkeypatch.setattr(recipes, "MIN_LEAD", -1.0)
+    original, best = steps.search_recipes, "static | normalize"
+    monkeypatch.setattr(steps, "MIN_LEAD", -1.0)
     monkeypatch.setattr(
-        recipes, "search_recipes", lambda *args, **named: replace(original(*args, **named), winner=best, kept=None)
+        steps, "search_recipes", lambda *args, **named: replace(original(*args, **named), winner=best, kept=None)
     )
     improvement = essent.improve(
         str(bert), make_topic_texts(texts), output=tmp_path / "out", note=lines.append, force=True, **arguments
     )
-    steps = improvement.metadata["steps"]
+    done = improvement.metadata["steps"]
     assert lines[0] == "Optimizes clusters, by the criterion topics, without labels."
-    assert not [name for name in steps if name.startswith(("trials", "train"))]
-    assert str(improvement.encoder(device="cpu").recipe) == steps["search"]["name"] == best
+    assert not [name for name in done if name.startswith(("trials", "train"))]
+    assert str(improvement.encoder(device="cpu").recipe) == done["search"]["name"] == best
     assert improvement.results[0].score == pytest.approx(100)
     optimized, gain, worth, harm, untried, *_ = improvement.overview
     assert optimized.startswith("Optimized: clusters, without labels, by the criterion topics")
@@ -140,9 +144,16 @@ def test_for_clusters_a_search_chooses(
     assert "the accuracy of k-means rose by" in worth
     assert "sentiment" in harm
     assert "no criterion without labels shows whether training helps this use" in untried
-    monkeypatch.setattr(recipes, "search_recipes", original)
-    monkeypatch.setattr(recipes, "MIN_LEAD", 2.0)
-    unchanged = essent.improve(str(bert), make_topic_texts(90), output=tmp_path / "other", **arguments)
+
+
+def test_for_clusters_the_model_stays_as_it_is_without_a_lead(
+    bert: Path, small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "MIN_LEAD", 2.0)
+    unchanged = essent.improve(
+        str(bert), make_topic_texts(90), output=tmp_path / "out", use="clusters", budget="1s", options=CPU
+    )
+    assert np.isnan(unchanged.results[0].low)  # agreement has no interval
     assert str(unchanged.encoder(device="cpu").recipe) == "mean"
     assert unchanged.overview[1].startswith("Gain: none.")
     assert not any(line.startswith("Worth") for line in unchanged.overview)  # nothing was chosen
@@ -199,7 +210,6 @@ def test_a_spent_budget_gives_an_encoder(bert: Path, tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("step", "pairs"),
     [
-        ("search", 60),
         ("train", 0),
         ("trials/trial-*/checkpoints/checkpoint-8", 60),  # a trial that goes on after the first comparison
     ],

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from essent._core.lazy import optional_import
 from essent.cli import options as opt
@@ -61,8 +61,7 @@ def demo(*, output: opt.Output = Path("demo-output/essent-demo.png")) -> None:
     show_lines(["", "What does it notice? Similarity of a sentence and its copy with one small change (1: the same)."])
     results().print(similarity_table({own: changes}))
     show_lines(f"  {sentence}" for sentence in verdict(changes)[:1])
-    output.parent.mkdir(parents=True, exist_ok=True)
-    draw(output, {name: scores[name][0] for name in scores}, [raw_gain, *compared], changes)
+    draw(output, [raw_gain, *compared], changes)
     options, data = f"-m {shlex.quote(model)}", shlex.quote(str(sample_pairs_path()))
     show_lines(
         [
@@ -76,45 +75,24 @@ def demo(*, output: opt.Output = Path("demo-output/essent-demo.png")) -> None:
     )
 
 
-def draw(path: Path, scores: Mapping[str, Result], compared: Sequence[Comparison], changes: Result) -> None:
-    """Draw the scores with the paired intervals of the differences, and the similarities after each change."""
-    matplotlib = optional_import("matplotlib", "demo")
-    from matplotlib.figure import Figure
-
-    from essent.report.parts import SERIES
-    from essent.report.picture import FAINT, INK, RULE, STYLE
+def draw(path: Path, compared: Sequence[Comparison], changes: Result) -> None:
+    """Draw the differences with their paired intervals, and the similarities after each change."""
+    from essent.report.parts import Bars, Number, Report, Row, Section
+    from essent.report.write import write_arranged
     from essent.tasks.heros import CHANGED, KEPT
 
-    names = [gain.first if gain.second == "mean" else f"{gain.first}\nover {gain.second}" for gain in compared]
-    with matplotlib.rc_context(STYLE):
-        figure: Any = Figure((13.0, 5.6), 130, facecolor="white", layout="constrained")
-        figure.suptitle(f"{MODEL}: which recipe is better, and what it notices", x=0.01, ha="left", fontsize=17)
-        left, right = figure.subplots(1, 2, width_ratios=[1.25, 1])
-        for row, gain in enumerate(compared):
-            colour = SERIES[0] if gain.is_better else FAINT
-            errors = [[gain.difference - gain.low], [gain.high - gain.difference]]
-            left.errorbar(gain.difference, row, xerr=errors, fmt="o", color=colour, capsize=3)
-            text = f"{gain.difference:+.1f} to {scores[gain.first].main_score:.1f}"
-            left.annotate(text, (1.02, row), xycoords=("axes fraction", "data"), va="center", color=INK)
-        left.set_yticks(range(len(compared)), names)
-        left.invert_yaxis()
-        left.axvline(0, color=FAINT, linewidth=1)
-        left.set_title("Gain in Spearman ×100 over mean, 95 % interval", loc="left", fontsize=12)
-        subsets = [subset for subset in (*KEPT, *CHANGED) if subset in changes.subsets]
-        values = [changes.subsets[subset] for subset in subsets]
-        means = [value.get("similarity", value["cosine"]) for value in values]
-        colours = [SERIES[0] if subset in KEPT else SERIES[1] for subset in subsets]
-        right.barh(range(len(subsets)), means, color=colours, height=0.6)
-        for row, value in enumerate(values):
-            if "low" in value:
-                right.plot([value["low"], value["high"]], [row, row], color=INK, linewidth=1.2)
-            right.annotate(f"{means[row]:.2f}", (1.02, row), xycoords=("axes fraction", "data"), va="center")
-        right.set_yticks(range(len(subsets)), subsets)
-        right.invert_yaxis()
-        right.set_xlim(0, 1)
-        right.set_title("Similarity to the original; blue: same meaning", loc="left", fontsize=12)
-        for axes in (left, right):
-            axes.tick_params(length=0)
-            axes.spines[:].set_visible(False)
-            axes.grid(axis="x", color=RULE)
-        figure.savefig(path, format="png", dpi=130)
+    gains = []
+    for gain in compared:
+        label = gain.first if gain.second == "mean" else f"{gain.first} over {gain.second}"
+        gains.append((Row(label, int(not gain.is_better)), Number(gain.difference, gain.low, gain.high)))
+    similarities = []
+    for subset in (*KEPT, *CHANGED):
+        if values := changes.subsets.get(subset):
+            mean = values.get("similarity", values["cosine"])
+            number = Number(mean, values.get("low"), values.get("high"))
+            similarities.append((Row(subset, int(subset in CHANGED)), number))
+    figures = (
+        Bars("Gain in Spearman ×100 over mean", gains, 1, "Lines: 95 % intervals; blue: significantly better."),
+        Bars("Similarity to the original", similarities, 2, "1 is the same sentence; blue: the same meaning."),
+    )
+    write_arranged(Report(f"{MODEL}: which recipe is better, and what it notices", [Section("", figures)]), path)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 EMBEDDING = "embedding"
 GROUP_ROWS = 65_536  # rows per row group of a Parquet file
-REPORTS = (".html", ".md", ".png")
 
 
 def check_output(path: Path | None, force: bool, suffixes: Sequence[str] = ()) -> None:
@@ -84,9 +83,9 @@ def check_report(path: Path | None, force: bool) -> None:
         MissingDependencyError: without Jinja (.html) or matplotlib (.png).
     """
     if path is not None:
-        from essent.report.write import check_library
+        from essent.report.write import LIBRARIES, check_library
 
-        check_output(path, force, REPORTS)
+        check_output(path, force, tuple(LIBRARIES))
         check_library(path.suffix)
 
 

@@ -32,7 +32,6 @@ def save(
     match_pairs: Annotated[list[str] | None, Parameter(group=CALIBRATION)] = None,
     match_score: Annotated[float | None, Parameter(group=CALIBRATION)] = None,
     compare: Annotated[list[Path] | None, Parameter(group=opt.INPUTS)] = None,
-    max_seq_length: opt.MaxSeqLength = None,
     run: opt.Run = opt.Run(),
 ) -> None:
     """Save a model with its recipe as a folder.
@@ -67,7 +66,6 @@ def save(
         match_pairs: Duplicates or scored pairs; calibrated similarities are then the probability of a match.
         match_score: Minimum score of a scored pair that counts as a match.
         compare: Measure on these texts the graph's speedup over torch and its loss in similarity.
-        max_seq_length: Maximum number of tokens per text, its template included. Default: the model's limit.
     """
     check_folder(output, run.force)
     match_options, is_graph = {"--match-pairs": match_pairs, "--match-score": match_score}, format in GRAPHS
@@ -100,8 +98,6 @@ def save(
     pairs = read_labelled(match_pairs)
     options = {**run.options, "device": "cpu"} if is_graph else run.options
     encoder: Any = open_as_it_is(model, options) if is_graph and parsed is None else Encoder(model, parsed, **options)
-    if max_seq_length is not None:
-        encoder.max_seq_length = max_seq_length
     note_unused(encoder, fit)
     if fit_texts is not None and learns(encoder):
         encoder.fit(fit_texts, show_progress_bar=wants_progress())

@@ -27,8 +27,6 @@ class TrainingOptions:
     recipe: opt.Recipe = None
     """Recipe of the trained encoder: prompt or prompt-denoised; for simcse, cls, mean or another; for decoders,
     prompteol or about."""
-    templates: Annotated[list[str] | None, Parameter(name="--template")] = None
-    """Template with {text} and [MASK], or its name; two for objectives with different templates."""
     batch_size: int | None = None
     """Texts or pairs per step; the other texts of a batch are the negatives."""
     learning_rate: float | None = None
@@ -41,8 +39,6 @@ class TrainingOptions:
     """Maximum number of tokens per text, without special tokens and template."""
     precision: Literal["float32", "bfloat16", "float16"] | None = None
     """Number format; bfloat16 and float16 are mixed precision."""
-    seed: int | None = None
-    """Seed of the data order, dropout, the projection head and LoRA."""
     lora: int | None = None
     """Rank of LoRA adapters, such as 16, which are trained instead of the weights and merged at the end; 0 for none."""
 

@@ -19,7 +19,7 @@ from essent.improvement.metric import texts_of
 from essent.improvement.plan import BATCH, MAX_FITTED, SHARES, space_of
 from essent.model.capabilities import ModelCapabilities
 from essent.selection.space import Space
-from essent.selection.topics import MAX_TEXTS, TOPICS
+from essent.selection.topics import MAX_TEXTS
 
 if TYPE_CHECKING:
     from essent.improvement.run import Run
@@ -98,7 +98,7 @@ def plan_search(run: Run, seconds: float) -> dict[str, Any]:
     units = sum(task.units for task in inputs.tasks)
     sampled = max(50, units * count // total) if inputs.tasks and count < total else None
     text = f"search the space {space!r} on {f'{sampled} labels' if sampled else f'{count} texts'}"
-    planned = {"space": space, "texts": count, "units": sampled, "text": text, "why": ""}
+    planned = {"space": space, "texts": count, "units": sampled, "text": text}
     planned |= {"share": seconds, "expected": cost * count}
     missing, largest = "", _seconds_of_search(run, spaces[0]) * total
     if (space, count) != (spaces[0], total):
@@ -127,7 +127,7 @@ def _seconds_of_search(run: Run, space: str) -> float:
     if capabilities.causal and not labelled and space != "auto":  # which has these prompts anyway
         passes += PROMPT_PASSES
     scoring = 0.0
-    if labelled or run.criterion == TOPICS:
+    if speed["scoring"]:
         measured = 1.0 if labelled else min(1.0, MAX_TEXTS / _texts_of_search(run))  # share of the texts
         scoring = _number_of_recipes(space_of(space), capabilities) * speed["scoring"] * measured
     return passes * speed["seconds"] * (1.0 if labelled else PAIRED) + scoring
@@ -146,8 +146,12 @@ def plan_timing(run: Run) -> dict[str, Any]:
     step_seconds, left = run.speed["step"], share_of(run, "train")
     steps = min(TIMED_STEPS, max(MIN_TIMED, int(TIMED_SHARE * left / max(step_seconds, 1e-9))))
     why = f"{steps} steps of training would take about {duration(steps * step_seconds)}, but {_left(left)}"
-    planned = {"steps": steps, "text": f"time {steps} steps of training", "why": ""}
-    return {**planned, "why": why if steps * step_seconds > left else "", "missing_seconds": MIN_STEPS * step_seconds}
+    return {
+        "steps": steps,
+        "text": f"time {steps} steps of training",
+        "why": why if steps * step_seconds > left else "",
+        "missing_seconds": MIN_STEPS * step_seconds,
+    }
 
 
 def plan_trials(run: Run, step_seconds: float) -> dict[str, Any]:
@@ -172,7 +176,6 @@ def plan_trials(run: Run, step_seconds: float) -> dict[str, Any]:
         "settings": settings[:count],
         "rungs": rungs,
         "text": text if rungs else "no time for trials",
-        "why": "",
         "missing": missing,
         "missing_seconds": next(cost for cost in costs[1::2] if cost < math.inf) if missing else 0.0,
     }
@@ -224,7 +227,7 @@ def plan_encoder(run: Run) -> dict[str, Any]:
     measuring = run.speed["measured"] + run.speed["tested"] + ENCODER_SECONDS
     affordable = (share_of(run, "encoder") - measuring) / max(ENCODER_PASSES * run.speed["seconds"], 1e-9)
     count = max(run.plan["fitted"], min(MAX_FITTED, len(run.inputs.texts), int(affordable)))
-    return {"texts": count, "text": f"fit on {count} texts", "why": ""}
+    return {"texts": count, "text": f"fit on {count} texts"}
 
 
 def plan_static(run: Run) -> dict[str, Any]:

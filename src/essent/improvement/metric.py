@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 from sentence_transformers import SentenceTransformer
 
 from essent._core import machine
@@ -242,7 +242,7 @@ class Metric:
         reading_vectors = [task for task in self.tasks if task.compared() is None]
         for task in reading_vectors:
             task.run(encoder)
-        scoring = (machine.elapsed() - measured) / max(len(texts_of(reading_vectors)), 1)
+        scoring = (machine.elapsed() - measured) / len(texts_of(reading_vectors)) if reading_vectors else 0.0
         texts = texts_of(self.measured.values()).union(self.held_out)
         return {
             "scoring": scoring,
@@ -262,13 +262,14 @@ class Metric:
         return float(100 * self._fitted_teacher().scores(self.evidence[name]["pairs"][None])[0])
 
     def with_interval(self, name: str, *, test: bool = False) -> tuple[float, float, float]:
-        """Return an encoder's score with its 95 % interval."""
+        """Return an encoder's score with its 95 % interval, which agreement has not: (score, NaN, NaN)."""
+        if self.by_agreement and not test:
+            return self.score(name), math.nan, math.nan
         return (self.score(name, test=test), *interval(self._draws(name, test)))
 
     def difference(self, first: str, second: str) -> tuple[float, float, float]:
         """Return the first encoder's score minus the second's, with its paired 95 % interval."""
-        low, high = interval(self._draws(first) - self._draws(second))
-        return self.score(first) - self.score(second), low, high
+        return self.score(first) - self.score(second), *interval(self._draws(first) - self._draws(second))
 
     def agreement(self, first: str, second: str) -> float:
         """Return Spearman ×100 between two encoders' cosines of random pairs of held-out texts."""
@@ -278,28 +279,10 @@ class Metric:
     def _draws(self, name: str, test: bool = False) -> np.ndarray:
         """Return an encoder's scores on bootstrap draws of the labels; the draws are the same for all encoders."""
         if test or self.by_labels:
-            draws: np.ndarray = draws_of(self._scored(name, test), [name], self.seed)[0]
-            return draws
-        if self.by_agreement:
-            return self._draws_of_agreement(name)
-        return np.asarray(
-            100 * self._fitted_teacher().bootstrap(self.evidence[name]["pairs"][None], self.seed, DRAWS)[0]
-        )
-
-    def _draws_of_agreement(self, name: str) -> np.ndarray:
-        """Return the agreement with the chosen encoder on bootstrap draws of the held-out texts."""
-        first, second = self._random_pairs
-        counts = np.random.default_rng(self.seed).multinomial(
-            len(self.held_out), np.full(len(self.held_out), 1 / len(self.held_out)), DRAWS
-        )
-        own, other = (stats.rankdata(self.evidence[key]["cosines"].round(6)) for key in (self.own, name))
-        draws = np.empty(DRAWS)
-        for number, drawn in enumerate(counts):
-            weights = drawn[first] * drawn[second]  # pairs of texts that were both drawn
-            covariance = np.cov(own, other, fweights=weights)
-            variances = covariance.diagonal().prod()
-            draws[number] = 100 * covariance[0, 1] / np.sqrt(variances) if variances > 0 else np.nan
-        return draws
+            draws = draws_of(self._scored(name, test), [name], self.seed)
+        else:
+            draws = 100 * self._fitted_teacher().bootstrap(self.evidence[name]["pairs"][None], self.seed, DRAWS)
+        return np.asarray(draws[0])
 
     def _scored(self, name: str, test: bool) -> list[Scored]:
         kind, tasks = ("test", self.tests) if test else ("data", self.tasks)

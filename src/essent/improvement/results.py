@@ -78,7 +78,7 @@ class Output:
 
     Attributes:
         name: encoder, static or graph; for one that was only measured, its description.
-        score, low, high: score ×100 by the metric, with the 95 % interval.
+        score, low, high: score ×100 by the metric, with the 95 % interval; NaN for agreement with the encoder.
         test: score on the tests with its interval; None without tests.
         agreement: Spearman ×100 with the encoder's similarities on held-out texts.
         texts_per_second, bytes: speed and size on disk; None if it was only measured.

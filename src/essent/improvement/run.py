@@ -10,42 +10,42 @@ from __future__ import annotations
 
 import copy
 import io
+import json
 import logging
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from essent._core.atomic import write_bytes, write_json
+from essent._core import machine
+from essent._core.atomic import remove_leftovers, write_bytes, write_json
 from essent._core.registry import did_you_mean
 from essent._core.types import ModelLike
 from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.digests import digest_of_backbone
-from essent.errors import InputError, UnknownNameError
+from essent.errors import DataError, InputError, UnknownNameError
 from essent.improvement import results
 from essent.improvement.budget import plan_encoder, plan_graph, plan_static, share_of
-from essent.improvement.journal import Journal
 from essent.improvement.metric import Inputs, Metric, read_inputs
-from essent.improvement.page import write_page
 from essent.improvement.plan import make_plan, parse_budget
-from essent.improvement.recipes import choose_recipe, search_larger
 from essent.improvement.results import Gain, Improved, recipe_of
-from essent.improvement.summary import purpose
-from essent.improvement.training import train_if_better
+from essent.improvement.steps import choose_recipe, search_larger, train_if_better
+from essent.improvement.summary import purpose, write_page
 from essent.model.capabilities import ModelCapabilities
 from essent.model.loading import load, open_model
 from essent.report.write import check_library
 from essent.selection.topics import TOPICS, Topics
 from essent.selection.use import CRITERIA, check_use, misfit, uses_of
+from essent.tasks.result import plain
 from essent.version import __version__
 
 logger = logging.getLogger(__name__)
 GOALS = ("quality", "speed", "size")
+WORK, FORMAT = ".work", 5
 
 
 def improve(
@@ -137,16 +137,15 @@ def improve(
     note(f"Measured by {metric.by}. The steps, with a budget of {budget}: {', '.join(plan['steps'])}.")
     try:
         improve_model(run)
-        planned = run.decide("encoder", partial(plan_encoder, run))
-        run.step("encoder", partial(results.encoder, planned=planned))
+        run.step("encoder", results.encoder, planned=run.decide("encoder", plan_encoder))
         for name, plan_step, step in (("static", plan_static, results.static), ("graph", plan_graph, results.graph)):
             if name in run.steps:
-                planned = run.decide(name, partial(plan_step, run))
+                planned = run.decide(name, plan_step)
                 run.missing[name] = (planned["missing"], planned["missing_seconds"])
                 if planned["why"]:
                     run.notes.append(f"No {name} was made: {planned['why']}.")
                 else:
-                    run.step(name, partial(step, planned=planned))
+                    run.step(name, step, planned=planned)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"Stopped. Run the same command to resume from {journal.folder}.") from None
     improved = results.collect_results(run)
@@ -216,13 +215,13 @@ class Run:
         self.plan = dict(self.journal.entries["plan"])
         self.capabilities = ModelCapabilities(**self.plan["capabilities"])
 
-    def decide(self, step: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def decide(self, step: str, plan: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
         """Return how much a step does; a resumed run repeats the decision."""
-        planned = self.journal.once(f"plan of {step}", compute)
-        self.note(f"{step}: {planned['why'] or planned['text']}")
+        planned = self.journal.once(f"plan of {step}", lambda: plan(self, *arguments))
+        self.note(f"{step}: {planned.get('why') or planned['text']}")
         return planned
 
-    def step(self, name: str, compute: Callable[[Run, Path], dict[str, Any]]) -> dict[str, Any]:
+    def step(self, name: str, compute: Callable[..., dict[str, Any]], **arguments: Any) -> dict[str, Any]:
         """Return the values of a step, computed unless the journal contains them, and add its evidence."""
         folder, evidence = self.journal.folder / name, self.metric.evidence
         file = folder.with_suffix(".npz")
@@ -230,7 +229,7 @@ class Run:
         def computed() -> dict[str, Any]:
             folder.mkdir(parents=True, exist_ok=True)
             before = set(evidence)
-            values = compute(self, folder)
+            values = compute(self, folder, **arguments)
             new = {encoder: arrays for encoder, arrays in evidence.items() if encoder not in before}
             content = io.BytesIO()
             flat: Any = {f"{encoder}/{key}": array for encoder, arrays in new.items() for key, array in arrays.items()}
@@ -259,10 +258,11 @@ class Run:
     @property
     def speed(self) -> dict[str, float]:
         """The speeds of the plan, or as they were measured in the last search."""
-        speed, timed = dict(self.plan["speed"]), ("seconds", "scoring", "measured", "tested", "step")
-        scaled = {**speed, **{name: self.ratio * speed[name] for name in timed}}
-        scaled |= {"measured": self.searched.get("measured", speed["measured"])}
-        return {**scaled, "references": self.searched.get("references", 0.0)}
+        planned = self.plan["speed"]
+        speed = {name: self.ratio * value for name, value in planned.items()}
+        measured = self.searched.get("measured", planned["measured"])
+        references = self.searched.get("references", 0.0)
+        return {**speed, "tokens": planned["tokens"], "measured": measured, "references": references}
 
     @property
     def ratio(self) -> float:
@@ -317,3 +317,56 @@ class Run:
         """Measure the reference recipes of the label-free criterion on a model; do nothing if there are labels."""
         if not self.metric.by_labels and not self.metric.by_agreement:
             self.metric.measure_references(shell, label, self.fit_texts, self.capabilities)
+
+
+class Journal:
+    """DIR/.work/journal.json: plan, decisions and the values of finished steps, each with its seconds.
+
+    Args:
+        output: DIR.
+        identity: model, data and settings as plain values; a run with the same values resumes here.
+
+    Raises:
+        DataError: DIR contains other files, or an improvement with another model, data or settings; names them.
+    """
+
+    def __init__(self, output: Path, identity: Mapping[str, Any], force: bool) -> None:
+        self.output, self.folder, self.path = output, output / WORK, output / WORK / "journal.json"
+        self.entries: dict[str, Any] = {"identity": json.loads(json.dumps({"format": FORMAT, **identity}))}
+        if output.exists() and not output.is_dir():
+            raise DataError(f"{output} is a file, but improve writes a folder. Choose another name.")
+        if force and self.path.is_file():
+            shutil.rmtree(self.folder)
+        elif self.path.is_file():
+            self._resume()
+        elif not force and output.is_dir() and any(entry.name != WORK for entry in output.iterdir()):
+            raise DataError(f"The folder {output} contains other files. Choose another folder.")
+        self._earlier = sum(entry["seconds"] for name, entry in self.entries.items() if name != "identity")
+        self._began = machine.elapsed()
+
+    def _resume(self) -> None:
+        for path in (self.path, *self.folder.glob("*.npz")):
+            remove_leftovers(path)
+        entries = json.loads(self.path.read_text("utf-8"))
+        before, current = entries["identity"], self.entries["identity"]
+        if changed := [name for name in current if before.get(name) != current[name]]:
+            differences = "; ".join(f"{name} was {before.get(name)!r} and is {current[name]!r}" for name in changed)
+            raise DataError(
+                f"Cannot resume in {self.output}: {differences}. Use the earlier settings to resume, another folder, "
+                "or --force (force=True) to start over."
+            )
+        self.entries = entries
+
+    @property
+    def spent(self) -> float:
+        """Seconds of the budget spent in this process and in finished steps of earlier ones."""
+        return float(self._earlier + machine.elapsed() - self._began)
+
+    def once(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the entry of a name, computed and written only if missing: a resumed run keeps all decisions."""
+        if name not in self.entries:
+            began = machine.elapsed()
+            values = compute()
+            self.entries[name] = plain({**values, "seconds": round(machine.elapsed() - began, 2)})
+            write_json(self.path, self.entries, indent=1)
+        return dict(self.entries[name])
