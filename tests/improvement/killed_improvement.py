@@ -44,7 +44,7 @@ def kill_behind(step: str) -> None:
     def watched(self: Run, name: str, compute: Callable[..., Any], **arguments: Any) -> Any:
         last = finished[-1:] == [step]
         finished.append(name)
-        killed = lambda *given, **named: kill(compute(*given, **named))  # noqa: E731
+        killed = lambda *inputs, **named: kill(compute(*inputs, **named))  # noqa: E731
         return original(self, name, killed if last else compute, **arguments)
 
     Run.step = watched

@@ -198,5 +198,5 @@ def write_page(improved: Improved, path: Path) -> None:
         Section("Settings and versions", [record_table("Settings", rows)]),
     )
     title = f"{short_name(str(metadata['model']))}, improved"
-    about = f"{metadata['texts'].partition(',')[0]}, budget {metadata['budget']}, measured by {by}."
-    write_arranged(Report(title, sections, about, tuple(map(short_paths, improved.overview))), path)
+    caption = f"{metadata['texts'].partition(',')[0]}, budget {metadata['budget']}, measured by {by}."
+    write_arranged(Report(title, sections, caption, tuple(map(short_paths, improved.overview))), path)
