@@ -102,7 +102,7 @@ def test_the_cache_notices_changed_files(
 # -- names of folders -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["my folder", "a,b=c", "1+1", "50% *|'x'", 'say "so"', "Ünï", "me@home", "v@2"])
+@pytest.mark.parametrize("name", ["my folder", "a,b=c", "50% *|'x' 1+1", 'Ünï "me"@2'])
 def test_folders_of_any_name(name: str, contexts: Contexts, tmp_path: Path) -> None:
     contexts.save(tmp_path / name)
     source = AverageTable.of(tmp_path / name, "1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -57,10 +58,16 @@ def wordpiece() -> Tokenizer:
     return build_tokenizer("wordpiece").backend_tokenizer
 
 
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("static") / "model"
+    static_model(build_tokenizer("wordpiece").backend_tokenizer).save(str(folder))
+    return folder
+
+
 @pytest.fixture
-def folder(wordpiece: Tokenizer, tmp_path: Path) -> Path:
-    static_model(wordpiece).save(str(tmp_path / "model"))
-    return tmp_path / "model"
+def folder(saved: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(saved, tmp_path / "model"))
 
 
 # -- the same vectors -------------------------------------------------------------------------------------------------

@@ -109,6 +109,7 @@ def test_gradients_with_checkpointing(bert: Path) -> None:
         torch.testing.assert_close(weight.grad, plain_weight.grad)
 
 
+@pytest.mark.slow
 def test_training_draws_no_slow_masks(bert: Path, tmp_path: Path) -> None:
     """The trainer of contrastive training uses them."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
@@ -118,6 +119,7 @@ def test_training_draws_no_slow_masks(bert: Path, tmp_path: Path) -> None:
     assert "aten::bernoulli_" not in names
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library keeps what it keeps")
 def test_freed_memory_is_reused_in_the_block() -> None:
     """Blocks of 30 MB, which every glibc may keep, and 90 MB together, more than it keeps by itself."""

@@ -28,6 +28,7 @@ def weights_of(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "model.safetensors")
 
 
+@pytest.mark.slow
 def test_a_decoder_learns(folder_of: Callable[[str], Path], dev: PairTask, tmp_path: Path) -> None:
     """With `about`: the loss falls, the saved folder gives the same vectors, the best checkpoint's."""
     model, changes = folder_of("gemma3_text"), {"max_steps": 12, "validate_every": 6, "learning_rate": 1e-2}
@@ -73,6 +74,7 @@ def test_adapters_are_their_formula(family: str, folder_of: Callable[[str], Path
     np.testing.assert_array_equal(encoder.encode(TEXTS), adapted)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_gives_the_same_bytes(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
     settings = {**SETTINGS, "lora": 4}
     train(folder_of("llama"), TEXTS, "prompteol", output=tmp_path / "whole", **settings)

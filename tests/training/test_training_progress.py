@@ -27,7 +27,7 @@ def test_lines_name_step_loss_and_time_left(capsys: pytest.CaptureFixture[str]) 
     ]
 
 
-@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("terminal", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_bar_with_the_loss_on_a_terminal_only(
     terminal: bool, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

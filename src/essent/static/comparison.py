@@ -10,7 +10,7 @@ import numpy as np
 
 from essent.encoder.saving.stock_modules import rounded
 from essent.recipe.tokens.ids import count_tokens, text_ids
-from essent.static.held_out import MOST, SEED
+from essent.static.sums import MOST, SEED
 from essent.static.table import PAIRS, Choice, Material, agreement, rank_agreement, reduce_table
 from essent.tasks.base import Task, unit_rows
 

@@ -31,7 +31,7 @@ from essent.recipe.tokens.ids import fast_backend, text_ids
 from essent.recipe.types import CorpusStats
 from essent.static.comparison import TeacherScore, reduced_table, score_against_teacher, share_of_new
 from essent.static.gather import Settings, average_contexts
-from essent.static.held_out import hold_out
+from essent.static.sums import hold_out
 from essent.static.table import Choice, Material, bag_matrix, check_choice, check_dimensions, parse_layers
 from essent.tasks.base import unit_rows
 from essent.tasks.result import plain

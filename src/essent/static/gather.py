@@ -18,18 +18,16 @@ import torch
 
 from essent._core import machine
 from essent._core.display import duration, text_progress
-from essent._core.machine import AUTO
 from essent._core.texts import check_texts
 from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.encoder.pipeline.plan import Plan
 from essent.errors import InputError, ModelError
 from essent.model.backbone import Backbone
 from essent.recipe.sources.contexts import UNSEEN, Contexts
-from essent.static.checkpoint import Checkpoint
-from essent.static.held_out import HeldOut
-from essent.static.sums import PORTION, Sums
-from essent.static.unseen import ALONE, STATIC, choose_rule, filled_tables, runs_alone, tokens_to_run
+from essent.static.sums import PORTION, Checkpoint, HeldOut, Sums
 
+AUTO, ALONE, STATIC, ZERO, MEAN = UNSEEN
+FREE_TOKENS = 160_000  # always run: a vocabulary of 50,000 tokens (GPT-2, RoBERTa), each between two special tokens
 SAMPLE_CHARACTERS = 4_000  # of the timed texts: about half a batch, as small ones take longer per token
 SAMPLE_SECONDS = 0.5  # no larger sample is timed after one that takes so long
 CHARACTERS = 4  # per token: texts are truncated, so that longer ones take no longer
@@ -61,7 +59,7 @@ class Settings:
     renew: bool = False
     every: float = 60.0
     batch_size: int = 32
-    precision: str = AUTO
+    precision: str = machine.AUTO
     progress: bool = False
     note: Callable[[str], object] | None = None
 
@@ -172,33 +170,102 @@ def _estimate(sums: Sums, unseen: str) -> str:
     by_distance = np.argsort(np.abs(lengths - lengths.mean()), kind="stable")
     size = math.ceil(SAMPLE_CHARACTERS / max(lengths.mean(), 1))
     for number, sample_size in enumerate((1, size, 4 * size, 16 * size)):  # the first time includes one-time setup
-        sample = _time_texts(sums, [sums.texts[index] for index in by_distance[:sample_size]])
-        if number and (sample.seconds >= SAMPLE_SECONDS or sample_size >= len(sums.texts)):
+        texts, layers = [sums.texts[index] for index in by_distance[:sample_size]], list(sums.tables)[-1:]
+        sample = Sums(sums.backbone, sums.plan, layers, texts, np.zeros(len(texts), dtype=bool), sums.batch_size)
+        began, seconds, plain = machine.elapsed(), 0.0, 0.0  # of all passes, of the one without a template
+        for _ in sample.read_texts():
+            seconds = machine.elapsed() - began
+            plain = seconds if sample.done <= len(texts) else plain
+        if number and (seconds >= SAMPLE_SECONDS or sample_size >= len(sums.texts)):
             break
     remaining, passes = sums.total - sums.done, f" in {len(sums.frames)} passes" if len(sums.frames) > 1 else ""
-    line = f"Estimated time: {duration(sample.seconds / sample.total * remaining)} for {remaining:,} texts{passes}"
-    tokens = len(sums.count) * (len(sums.frame) + 1)  # at most
-    if runs_alone(unseen, tokens, sample.tokens / sample.texts * len(sums.texts)):
-        line += f", at most {duration(sample.plain * tokens / max(sample.tokens, 1))} for tokens that are in none"
+    line = f"Estimated time: {duration(seconds / sample.total * remaining)} for {remaining:,} texts{passes}"
+    tokens, sample_tokens = len(sums.count) * (len(sums.frame) + 1), int(sample.count.sum())  # of all rows: at most
+    if runs_alone(unseen, tokens, sample_tokens / len(texts) * len(sums.texts)):
+        line += f", at most {duration(plain * tokens / max(sample_tokens, 1))} for tokens that are in none"
     return f"{line}, then the fit."
 
 
-class TimedTexts(NamedTuple):
-    """Seconds of all passes over some texts, of the pass without a template, and counts of texts and tokens."""
-
-    seconds: float
-    plain: float
-    total: int
-    texts: int
-    tokens: int
+# -- tokens that the corpus lacks -------------------------------------------------------------------------------------
 
 
-def _time_texts(sums: Sums, texts: list[str]) -> TimedTexts:
-    """Time the passes over some texts; their sums are discarded."""
-    layers, held_out = list(sums.tables)[-1:], np.zeros(len(texts), dtype=bool)
-    sample = Sums(sums.backbone, sums.plan, layers, texts, held_out, sums.batch_size)
-    began, seconds, plain = machine.elapsed(), 0.0, 0.0
-    for _ in sample.read_texts():
-        seconds = machine.elapsed() - began
-        plain = seconds if sample.done <= len(texts) else plain
-    return TimedTexts(seconds, plain, sample.total, len(texts), int(sample.count.sum()))
+def tokens_to_run(sums: Sums) -> np.ndarray:
+    """Return the tokens (n,) that lack an average: those in no text, then those in held-out texts only."""
+    has_name = np.array([bool(name) for name in sums.backbone.vocabulary.tokens])  # tables may have more rows
+    held_out_only = (sums.count > 0) & (sums.count == sums.held_out_count)
+    return np.concatenate([np.flatnonzero((sums.count == 0) & has_name), np.flatnonzero(held_out_only)])
+
+
+def runs_alone(unseen: str, tokens: float, text_tokens: float) -> bool:
+    """Return whether the missing tokens run: `auto` allows as many tokens as those of the texts, or FREE_TOKENS.
+
+    The choice depends on numbers of tokens only, so that the table is the same on every machine.
+    """
+    return unseen == ALONE or (unseen == AUTO and tokens <= max(text_tokens, FREE_TOKENS))
+
+
+def choose_rule(unseen: str, tokens: np.ndarray, sums: Sums, note: Callable[[str], object]) -> str:
+    """Return the rule for the rows of tokens (n,), with a note; instead of `auto`, the rule that it stands for."""
+    missing = int((sums.count[tokens] == 0).sum())
+    cost, text_tokens = len(tokens) * (len(sums.frame) + 1), int(sums.count.sum())
+    if runs_alone(unseen, cost, text_tokens):
+        if missing:
+            note(f"Running the model on {missing:,} single tokens that do not occur in the texts.")
+        return ALONE
+    if unseen != AUTO:
+        return unseen
+    rule = STATIC if sums.backbone.static_table.shape[1] == sums.backbone.dimensions else MEAN
+    rows = {STATIC: "their input rows, shifted and scaled", MEAN: "the mean over all positions"}[rule]
+    note(
+        f"{missing:,} tokens do not occur in the texts. To run the model on each takes {cost:,} tokens, more than the "
+        f"{text_tokens:,} of the texts: their rows are {rows}. unseen=alone runs them."
+    )
+    return rule
+
+
+def filled_tables(sums: Sums, tokens: np.ndarray, rule: str) -> tuple[dict[int, np.ndarray], dict[int, np.ndarray]]:
+    """Divide the sums by the counts, and fill the rows of `tokens_to_run`.
+
+    Returns:
+        Per layer, the averages of all texts (V,D), and those without the held-out texts, for their tokens (U,D).
+    """
+    held_out = sums.held_out_tokens
+    other_count = sums.count[held_out] - sums.held_out_count[held_out]
+    is_unseen = sums.count[tokens] == 0
+    held_out_only = np.searchsorted(held_out, tokens[~is_unseen])
+    tables, averages = {}, {}
+    for layer, table in sums.tables.items():
+        tables[layer] = _divided(table, sums.count)
+        averages[layer] = _divided(table[held_out] - sums.held_out_tables[layer], other_count)
+        if rule == ALONE:
+            rows = sums.alone[layer]
+        elif rule == STATIC:
+            rows = _matched(sums.backbone.static_table, tokens, tables[layer], sums.count > 0)
+        else:
+            total = table.sum(dim=0) / max(int(sums.count.sum()), 1)
+            row = np.zeros(table.shape[1], np.float32) if rule == ZERO else total.float().cpu().numpy()
+            rows = np.repeat(row[None], len(tokens), axis=0)
+        tables[layer][tokens[is_unseen]] = rows[is_unseen]
+        averages[layer][held_out_only] = rows[~is_unseen]
+    return tables, averages
+
+
+def _divided(sums: torch.Tensor, count: np.ndarray) -> np.ndarray:
+    """Divide rows (V,D) by counts (V,), as float32; a row without occurrences stays zero."""
+    divisor = torch.from_numpy(np.maximum(count, 1)).to(sums.device)
+    quotient: np.ndarray = (sums / divisor[:, None]).float().cpu().numpy()
+    return quotient
+
+
+def _matched(static_table: torch.Tensor, tokens: np.ndarray, averages: np.ndarray, observed: np.ndarray) -> np.ndarray:
+    """Return the input rows of tokens (n,D), shifted and scaled to the averages of the observed tokens.
+
+    The scale is the ratio of the mean distances from the mean. An input row is several times shorter than a state:
+    unscaled, it would hardly change a text's mean.
+    """
+    rows = static_table.detach().float().cpu().numpy()
+    rows_mean, averages_mean = rows[observed].mean(axis=0), averages[observed].mean(axis=0)
+    spread = np.linalg.norm(rows[observed] - rows_mean, axis=1).mean()
+    scale = np.linalg.norm(averages[observed] - averages_mean, axis=1).mean() / spread if spread > 0 else 0.0
+    matched: np.ndarray = (rows[tokens] - rows_mean) * np.float32(scale) + averages_mean
+    return matched

@@ -11,9 +11,9 @@ from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
 from essent._core.atomic import recover
-from essent._core.folders.check import check_folder
+from essent._core.folders.check import check_model
 from essent._core.folders.contents import read_settings
-from essent._core.folders.files import check_digests, has_digests, read_json
+from essent._core.folders.files import read_json
 from essent.errors import ModelError
 from essent.recipe.tokens.ids import unknown_token
 
@@ -64,9 +64,7 @@ def read_table(folder: Path) -> StoredTable:
         raise ModelError(
             f"No such folder: {str(folder)!r}. StaticEncoder loads local folders; use essent.Encoder for hub names."
         )
-    check_folder(folder)
-    if has_digests(folder):
-        check_digests(folder, whole=False)
+    check_model(str(folder), {})
     modules, table_folder, settings = read_json(folder / "modules.json", list), folder, read_settings(folder)
     if modules is None:
         config = read_json(folder / "config.json") or {}

@@ -1,24 +1,69 @@
-"""Sums of token states over a corpus, batch by batch, and the teacher's vectors of the same texts.
+"""Sums of token states over a corpus, batch by batch, the teacher's vectors of the same texts, and checkpoints of both.
 
 The states come from a pass over the texts without a template. A teacher without a template pools its vectors in the
 same pass; each template of a teacher takes another pass.
+
+A run resumed from a checkpoint adds the remaining batches in the same order to the same float64 sums, so that its
+result is the same to the last bit, whenever the checkpoints were written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
 
+from essent._core import machine
+from essent._core.atomic import replacing_file
 from essent.encoder.pipeline.plan import Plan
 from essent.encoder.pipeline.shared_pass import count_frames
+from essent.errors import DataError
 from essent.model.backbone import Backbone
 from essent.model.template import make_frame
 from essent.recipe.tokens.ids import Frame, batches, count_tokens, framed_ids, pad, portions
 from essent.recipe.types import RequiredOutputs
 
 PORTION = 4096  # texts whose ids are in memory at a time, and whose batches are sorted by length
+
+# -- held-out texts ---------------------------------------------------------------------------------------------------
+
+SHARE, LEAST, MOST = 0.1, 50, 1000  # share of the distinct texts, minimum, maximum
+MIN_TEXTS = 4 * LEAST  # a smaller corpus holds none out: too few texts would be left for a comparable table
+SEED = 0
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Held-out texts, and the averages without them.
+
+    Attributes:
+        is_held_out: whether each text of the corpus is held out: (N,) bool.
+        tokens: the tokens of these texts, ascending: (U,) int64.
+        averages: layer -> rows (U,D) float32 that these tokens have in a table of the other texts.
+    """
+
+    is_held_out: np.ndarray
+    tokens: np.ndarray
+    averages: dict[int, np.ndarray]
+
+
+def hold_out(texts: Sequence[str]) -> np.ndarray:
+    """Choose the held-out texts with all their copies: (N,) bool; none of fewer than MIN_TEXTS distinct texts."""
+    distinct = list(dict.fromkeys(texts))
+    if len(distinct) < MIN_TEXTS:
+        return np.zeros(len(texts), dtype=bool)
+    count = min(MOST, max(LEAST, round(SHARE * len(distinct))))
+    order = np.random.default_rng(SEED).permutation(len(distinct))
+    chosen = {distinct[index] for index in order[:count]}
+    return np.array([text in chosen for text in texts])
+
+
+# -- sums -------------------------------------------------------------------------------------------------------------
 
 
 class Sums:
@@ -147,3 +192,82 @@ class Sums:
                 rows[indices] = hidden[layer][:, len(self.frame.before)].float().cpu().numpy()
             self.tokens_alone += len(indices)
             yield len(indices)
+
+
+# -- checkpoints ------------------------------------------------------------------------------------------------------
+
+
+class Checkpoint:
+    """The file of a run, written before more than `every` seconds of work would be lost.
+
+    Args:
+        path: the file; None writes none.
+        identity: values that only a run with the same results has; another run is refused.
+        every: seconds of work that a kill may lose, if no single batch takes longer.
+    """
+
+    def __init__(self, path: Path | None, identity: dict[str, str], every: float) -> None:
+        self.path, self.identity, self.every = path, identity, every
+        self.written = self.last_batch = machine.elapsed()
+
+    def after_batch(self, sums: Sums) -> None:
+        """Write the file if the next batch, as long as the last one, would exceed the limit."""
+        seconds = machine.elapsed()
+        if seconds - self.written + (seconds - self.last_batch) >= self.every:
+            self.write(sums)
+            seconds = self.written = machine.elapsed()
+        self.last_batch = seconds
+
+    def write(self, sums: Sums) -> None:
+        """Write sums and identity in one step."""
+        if self.path is None:
+            return
+        observed = np.flatnonzero(sums.count)
+        arrays: dict[str, np.ndarray] = {"seen": observed, "count": sums.count, "frequency": sums.document_frequency}
+        arrays["held_out.count"] = sums.held_out_count
+        for layer, table in sums.tables.items():
+            arrays[f"layer.{layer}"] = table.cpu().numpy()[observed]
+            arrays[f"held_out.{layer}"] = sums.held_out_tables[layer].cpu().numpy()
+            arrays[f"alone.{layer}"] = sums.alone[layer][: sums.tokens_alone]
+        if sums.vectors is not None:
+            arrays["vectors"] = sums.vectors[: sums.texts_begun]
+        with replacing_file(self.path) as temporary:
+            save_file(arrays, temporary, metadata={**self.identity, "done": str(sums.done)})
+
+    def resume(self, sums: Sums, renew: bool) -> None:
+        """Fill the sums, which are zero, from the file of an earlier run, if there is one.
+
+        Args:
+            renew: start over instead of raising an error.
+
+        Raises:
+            DataError: the file belongs to another run, or cannot be read.
+        """
+        path = self.path
+        if path is None or not path.exists():
+            return
+        try:
+            with safe_open(path, framework="numpy") as file:
+                metadata = file.metadata() or {}
+                if changed := [name for name in self.identity if metadata.get(name) != self.identity[name]]:
+                    raise DataError(
+                        f"{path} is the checkpoint of another run: the {' and the '.join(changed)} differ. Use the "
+                        "same ones, choose another path, or delete the file."
+                    )
+                arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  not a dictionary
+        except (OSError, ValueError, SafetensorError) as error:
+            if renew:
+                return
+            if isinstance(error, DataError):
+                raise
+            raise DataError(f"Cannot read {path} ({error!r}). Delete it to start over.") from error
+        observed = torch.from_numpy(arrays["seen"])
+        for layer, table in sums.tables.items():
+            table[observed.to(table.device)] = torch.from_numpy(arrays[f"layer.{layer}"]).to(table.device)
+            sums.held_out_tables[layer].copy_(torch.from_numpy(arrays[f"held_out.{layer}"]))
+            sums.alone[layer] = arrays[f"alone.{layer}"]
+            sums.tokens_alone = len(sums.alone[layer])
+        sums.count, sums.document_frequency = arrays["count"], arrays["frequency"]
+        sums.held_out_count, sums.done = arrays["held_out.count"], int(metadata["done"])
+        if sums.vectors is not None:
+            sums.vectors[: len(arrays["vectors"])] = arrays["vectors"]

@@ -32,7 +32,7 @@ from essent.recipe.sources.layers import Mix, parse_mix, resolve
 from essent.recipe.tokens.ids import Vocabulary, fast_backend, text_ids, unknown_token
 from essent.recipe.types import CorpusStats
 from essent.recipe.weighting.base import ByToken, weightings
-from essent.static.held_out import HeldOut
+from essent.static.sums import HeldOut
 from essent.tasks.base import unit_rows
 
 TOLERANCE = 1e-4  # the solver stops when each dimension's residual is below this share of its first one

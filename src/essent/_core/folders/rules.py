@@ -28,10 +28,12 @@ def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and not set("/\\") & set(value)
+
+
 def _has_path(value: Any) -> bool:
-    if isinstance(value, list):
-        return any(map(_has_path, value))
-    return isinstance(value, str) and bool(set("/\\") & set(value))
+    return any(map(_has_path, value)) if isinstance(value, list) else isinstance(value, str) and not _is_name(value)
 
 
 TEXT = Kind("a string", lambda value: isinstance(value, str))
@@ -47,17 +49,11 @@ NO_PATH = Kind(
 )
 FILE_NAME = Kind(
     "the name of a file in the folder itself, or null",
-    lambda value: value is None or (isinstance(value, str) and not set("/\\") & set(value) and value not in ("", "..")),
+    lambda value: value is None or (_is_name(value) and value not in ("", "..")),
 )
-
-
 WEIGHTS = Kind(
     "the name of a safetensors file in the folder itself",
-    lambda value: (
-        isinstance(value, str)
-        and not set("/\\") & set(value)
-        and value.endswith((".safetensors", ".safetensors.index.json"))
-    ),
+    lambda value: _is_name(value) and value.endswith((".safetensors", ".safetensors.index.json")),
 )
 
 
