@@ -10,7 +10,6 @@ import pytest
 from bulk_helpers import Bulk, sentences, vectors_of
 
 from command_line import run as run_line
-from essent.bulk.parts import read_parts
 
 TEXTS = sentences(120)
 
@@ -54,8 +53,6 @@ def test_every_option_arrives(bulk: Bulk) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["no.txt"], "no.txt does not exist"),
-        (["a.txt", "--column", "body"], "no column 'body'"),
         (["a.txt", "--dtype", "int4"], 'Choose from: "float32", "float16", "int8"'),
         (["a.txt", "--fit", "none.txt"], "none.txt does not exist"),
         (["a.txt", "a.txt"], "is given twice"),
@@ -71,13 +68,3 @@ def test_usage_errors(words: list, message: str, bulk: Bulk) -> None:
 def test_options_of_parts_are_refused_for_a_file() -> None:
     message = run("a.txt", "-m", "nowhere", "-o", "v.npy", "--rows-per-part", 10, code=2)
     assert "--rows-per-part is for a folder of parts, but" in message
-
-
-def test_fitted_recipe(bert: Path, bulk: Bulk) -> None:
-    bulk.write("a.txt", "\n".join(TEXTS))
-    bulk.write("fit.txt", "\n".join(TEXTS[:50]))
-    words = ["a.txt", "-m", bert, "-o", "out", "-r", "mean | zscore"]
-    run(*words, "--fit", "fit.txt", "--device", "cpu")
-    assert "fitted otherwise" in run(*words, code=2)
-    (part,) = read_parts(bulk.out).values()
-    assert (part.run["recipe"], bool(part.run["fit"])) == ("mean | zscore", True)

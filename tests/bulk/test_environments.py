@@ -17,17 +17,16 @@ from bulk_helpers import Bulk, sentences
 from command_line import PROGRAM, environment
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="needs a shell")
-WORKERS = ["1", pytest.param("2", marks=pytest.mark.slow)]
 
 
+@pytest.mark.slow
 @posix_only
-@pytest.mark.parametrize("workers", WORKERS)
-def test_a_bare_locale_and_no_standard_input(workers: str, static_folder: Path, tmp_path: Path, bulk: Bulk) -> None:
+def test_a_bare_locale_and_no_standard_input(static_folder: Path, tmp_path: Path, bulk: Bulk) -> None:
     """Names and texts beyond ASCII arrive under LC_ALL=C; another file may get the number of a closed stdin."""
     texts = [f"schöne Grüße an 東京 {n}" for n in range(50)]
     (tmp_path / "wörter.csv").write_text("\n".join(["ünï,text", *(f"é{n},{t}" for n, t in enumerate(texts))]), "utf-8")
     command = ["sh", "-c", 'exec "$@" <&-', "sh", *PROGRAM, "encode", "wörter.csv", "-m", str(static_folder)]
-    command += ["-o", "äus", "--rows-per-part", "20", "--workers", workers, "--prompt", "für: "]
+    command += ["-o", "äus", "--rows-per-part", "20", "--workers", "2", "--prompt", "für: "]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment(LC_ALL="C"), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "äus: 50 rows in 3 parts" in " ".join(done.stderr.split())
@@ -57,7 +56,7 @@ if __name__ == "__main__":
     process.join()
     sys.exit(process.exitcode)
 """
-METHODS = [method for method in ("spawn", "forkserver", "fork") if method in multiprocessing.get_all_start_methods()]
+METHODS = [method for method in ("spawn", "fork") if method in multiprocessing.get_all_start_methods()]
 
 
 def run_script(code: str, *words: object) -> subprocess.CompletedProcess[str]:

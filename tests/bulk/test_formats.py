@@ -20,7 +20,7 @@ from bulk_helpers import Bulk, sentence, sentences, vectors_of
 
 from essent import EssentError
 
-ROWS = 1200
+ROWS = 400
 TEXTS = [
     text if number % 9 else f'{text}, "quoted"\nand a second line ünï' for number, text in enumerate(sentences(ROWS))
 ]
@@ -53,13 +53,11 @@ def write(path: Path) -> list[str]:
     if path.name == "data-set":
         datasets.Dataset.from_dict(TABLE.to_pydict()).save_to_disk(path, num_shards=2)
     elif kind == "parquet":
-        pq.write_table(TABLE, path, row_group_size=7 if path.stem == "small" else 500)
-    elif kind == "feather":
-        pa.feather.write_feather(TABLE, path, chunksize=300)
+        pq.write_table(TABLE, path, row_group_size=7 if path.stem == "small" else 160)
     elif kind == "arrow":
         open_writer = pa.ipc.new_stream if path.stem == "stream" else pa.ipc.new_file
         with pa.OSFile(str(path), "wb") as sink, open_writer(sink, TABLE.schema) as writer:
-            writer.write_table(TABLE, max_chunksize=170)
+            writer.write_table(TABLE, max_chunksize=60)
     elif path.suffix == ".zst":
         write(plain := path.with_suffix(""))
         with pa.output_stream(str(path), compression="zstd") as sink:
@@ -69,11 +67,11 @@ def write(path: Path) -> list[str]:
     return TEXTS
 
 
-FORMATS = "a.parquet small.parquet a.arrow stream.arrow a.feather data-set a.jsonl a.csv a.tsv a.txt".split()
+FORMATS = "a.parquet small.parquet a.arrow stream.arrow data-set a.jsonl a.csv a.tsv a.txt".split()
 PACKED = "a.jsonl.gz a.csv.bz2 a.tsv.xz a.jsonl.zst".split()
 
 
-REMOTE = "a.parquet stream.arrow a.jsonl a.csv a.jsonl.gz".split()
+REMOTE = "a.parquet stream.arrow a.jsonl a.jsonl.gz".split()
 CASES = [*((name, "") for name in (*FORMATS, *PACKED)), *((name, "memory://shelf") for name in REMOTE)]
 
 
@@ -83,7 +81,7 @@ def test_every_format(name: str, remote: str, bulk: Bulk) -> None:
     texts = write(Path(name))
     if remote:
         fsspec.filesystem("memory").pipe_file(f"/shelf/{name}", Path(name).read_bytes())
-    run = bulk.encode(f"{remote}/{name}" if remote else name, rows_per_part=250)
+    run = bulk.encode(f"{remote}/{name}" if remote else name, rows_per_part=80)
     table = bulk.table()
     assert run.parts > 3
     assert run.statuses == {"ok": ROWS}
@@ -98,12 +96,11 @@ def test_every_format(name: str, remote: str, bulk: Bulk) -> None:
 def test_lines_across_byte_ranges(monkeypatch: pytest.MonkeyPatch, bulk: Bulk) -> None:
     """Ranges that end within lines, at their ends and beginnings, and hold none at all."""
     monkeypatch.setattr("essent.bulk.units.MIN_RANGE", 1)
-    texts = [(sentence(number) if number % 5 else "") * (number % 3) for number in range(60)]
+    texts = [(sentence(number) if number % 5 else "") * (number % 3) for number in range(30)]
     bulk.write("a.txt", "\n".join(texts).encode())
-    for rows in (1, 3):
-        run = bulk.encode("a.txt", out=f"out-{rows}", rows_per_part=rows)
-        assert bulk.table(run.folder)["text"].to_pylist() == texts
-        assert run.parts >= 60 // rows
+    run = bulk.encode("a.txt", rows_per_part=1)
+    assert bulk.table()["text"].to_pylist() == texts
+    assert run.parts > 20
 
 
 def test_several_sources_in_their_order(bulk: Bulk) -> None:
@@ -177,10 +174,10 @@ def test_undecodable_bytes_in_parquet(bulk: Bulk) -> None:
 def test_damaged_file(bulk: Bulk) -> None:
     """What stands before the damage is in the parts, and the error names the file."""
     path = bulk.write(
-        "a.jsonl.gz", gzip.compress("".join(f"{json.dumps(text)}\n" for text in sentences(4000)).encode())[:-1000]
+        "a.jsonl.gz", gzip.compress("".join(f"{json.dumps(text)}\n" for text in sentences(2000)).encode())[:-1000]
     )
     bulk.refuse(r"a\.jsonl\.gz: cannot be read to its end", path, rows_per_part=100)
-    assert 3000 <= bulk.table().num_rows < 4000
+    assert 1000 <= bulk.table().num_rows < 2000
     write(path := Path("b.parquet"))
     content = bytearray(path.read_bytes())
     content[3000:6000] = bytes(3000)
@@ -188,17 +185,15 @@ def test_damaged_file(bulk: Bulk) -> None:
     bulk.refuse(r"b\.parquet", path, out="b")
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_truncated_file_error_counts_rows(workers: int, bulk: Bulk) -> None:
+def test_truncated_file_error_counts_rows(bulk: Bulk) -> None:
     """In this run or before it; nothing where the damage comes before the end of the first part."""
-    path = bulk.write("a.txt.gz", gzip.compress("\n".join(sentences(4000)).encode())[:-2000])
+    path = bulk.write("a.txt.gz", gzip.compress("\n".join(sentences(2000)).encode())[:-2000])
     for _ in range(2):
         with pytest.raises(EssentError, match="damaged or incomplete") as caught:
-            bulk.encode(path, rows_per_part=700, workers=workers)
+            bulk.encode(path, rows_per_part=350)
         rows = bulk.table().num_rows
-        assert rows in range(1400, 4000, 700)
-        assert str(caught.value).endswith(f"{bulk.out} has {rows:,} rows, in {rows // 700} parts.")
-    bulk.refuse(r"damaged or incomplete\. .*none has 0 rows, in 0 parts\.$", path, out="none", rows_per_part=4000)
+        assert rows in range(350, 2000, 350)
+        assert str(caught.value).endswith(f"{bulk.out} has {rows:,} rows, in {rows // 350} parts.")
     path.write_bytes(path.read_bytes()[:30])  # found before there is a folder
     bulk.refuse(r"damaged or incomplete\.$", path, out="other")
 
@@ -209,7 +204,6 @@ def test_truncated_file_error_counts_rows(workers: int, bulk: Bulk) -> None:
         ("a.txt", b"\xef\xbb\xbf"),
         ("a.txt.gz", gzip.compress(b"", mtime=0)),
         ("a.csv", b"text,n\n"),
-        ("a.tsv", b"text\tn\n"),
         ("a.jsonl", b"\n \n"),
         ("a.parquet", None),
         ("a.arrow", None),
@@ -249,7 +243,6 @@ def test_empty_json_lines_file(bulk: Bulk) -> None:
         ("a.csv", b"\xff\xfe\n1\n", "the header is empty, or not UTF-8"),
         ("a.csv", b"text,text\na,b\n", "a column name twice"),
         ("a.tsv", b"body\tn\na\t1\n", "no column 'text'"),
-        ("a.jsonl", b"no\njson\n", "no column 'text'. Its first rows have no columns"),
         ("a.jsonl", b'{"text": "a", "status": "x"}\n', "'status', which is the name of one that essent adds"),
         ("a.parquet.gz", b"", "own compression"),
         (

@@ -34,6 +34,10 @@ def test_an_encoder_by_name_and_loaded(bert: Path, bulk: Bulk) -> None:
     bulk.encode(path, encoder, out="b", rows_per_part=60)
     assert bulk.parts("a") == bulk.parts("b")
     check("a", encoder.encode(TEXTS))
+    run = prepare(path, ModelSpec(bert, "cls"), "alone", settings=BulkSettings(rows_per_part=60))
+    for unit in reversed(list(run.units())):  # a unit alone, in any order
+        assert do_unit(unit, run.job, run.model).rows == unit.stop - unit.start
+    assert bulk.parts("alone") == bulk.parts("a")
 
 
 def test_sentence_transformers(bert: Path, bulk: Bulk) -> None:
@@ -49,48 +53,33 @@ def test_sentence_transformers(bert: Path, bulk: Bulk) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["openvino", "onnx"])
-def test_graphs(engine: str, compiled_by: Callable, bulk: Bulk) -> None:
-    compiled = compiled_by(engine)
+def test_graph(compiled_by: Callable, bulk: Bulk) -> None:
+    """A saved one, in one process and in several, where each opens the folder."""
+    compiled = compiled_by("openvino")
     compiled.save("graph")
     path = bulk.parquet(200)
     bulk.encode(path, "graph", rows_per_part=60)
     check("out", compiled.encode(TEXTS))
-    bulk.refuse(
-        f"is compiled for {engine} in float32. Export it again for torch",
-        path,
-        "graph",
-        out="b",
-        engine="torch",
-    )
+    before = bulk.parts()
+    (bulk.out / list(before)[1]).unlink()
+    bulk.encode(path, "graph", rows_per_part=60, workers=2)
+    assert bulk.parts() == before
+    message = "is compiled for openvino in float32. Export it again for torch"
+    bulk.refuse(message, path, "graph", out="b", engine="torch")
     bulk.refuse("which takes no max_seq_length", path, "graph", out="b", max_seq_length=10)
 
 
 @pytest.mark.slow
 def test_graph_is_cached_beside_the_parts(bert: Path, capsys: pytest.CaptureFixture[str], bulk: Bulk) -> None:
-    """That of another recipe is replaced."""
     path, settings = bulk.parquet(200), {"engine": "openvino", "rows_per_part": 60, "progress": True}
     bulk.encode(path, bert, **settings)
     assert "Making a graph of the model for openvino" in capsys.readouterr().err
     check("out", Encoder(bert).encode(TEXTS))
     before = bulk.parts()
     (bulk.out / list(before)[1]).unlink()
-    bulk.encode(path, bert, workers=2, **settings)
+    bulk.encode(path, bert, **settings)
     assert "Making a graph" not in capsys.readouterr().err
     assert bulk.parts() == before
-    bulk.refuse(r"recipe was .mean. and is now .cls.", path, bert, recipe="cls", **settings)
-    bulk.encode(path, bert, recipe="cls", force=True, **settings)
-    check("out", Encoder(bert, "cls").encode(TEXTS), 1e-5)
-
-
-def test_parts_are_independent(bert: Path, bulk: Bulk) -> None:
-    """A unit alone, in any order, gives the bytes that a run gives."""
-    path = bulk.parquet(200)
-    bulk.encode(path, bert, rows_per_part=60)
-    run = prepare(path, ModelSpec(bert), "alone", settings=BulkSettings(rows_per_part=60))
-    for unit in reversed(list(run.units())):
-        assert do_unit(unit, run.job, run.model).rows == unit.stop - unit.start
-    assert bulk.parts("alone") == bulk.parts()
 
 
 # -- what is learned --------------------------------------------------------------------------------------------------
@@ -137,22 +126,20 @@ def test_workers_share_a_static_encoder(bulk: Bulk) -> None:
     bulk.encode(sources, out="one", rows_per_part=20)
     bulk.encode(sources, out="two", rows_per_part=20, workers=2)
     assert bulk.parts("one") == bulk.parts("two")
-    assert_no_worker_is_left()
-
-
-def assert_no_worker_is_left() -> None:
     assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]  # of a server
 
 
 @pytest.mark.slow
 def test_workers_share_a_model(bert: Path, bulk: Bulk) -> None:
-    """The error of a worker is the run's."""
-    path = bulk.parquet(200)
-    bulk.encode(path, bert, out="two", rows_per_part=20, workers=2)
-    check("two", Encoder(bert).encode(TEXTS))
+    bulk.encode(bulk.parquet(200), bert, rows_per_part=60, workers=2)
+    check("out", Encoder(bert).encode(TEXTS))
+
+
+@pytest.mark.slow
+def test_the_error_of_a_worker_is_the_runs(bulk: Bulk) -> None:
     bulk.write("a.txt", "\n".join([*TEXTS, ""]) + "\n\n")
-    bulk.refuse("no text to encode: empty", "a.txt", bert, rows_per_part=20, workers=2, strict=True)
-    assert_no_worker_is_left()
+    bulk.refuse("no text to encode: empty", "a.txt", rows_per_part=20, workers=2, strict=True)
+    assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]
 
 
 # -- what a run needs -------------------------------------------------------------------------------------------------

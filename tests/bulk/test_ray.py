@@ -19,7 +19,7 @@ import pytest
 from bulk_helpers import contents, sentences, table_of, write_sources
 
 from command_line import PROGRAM, environment
-from essent import EssentError, StaticEncoder
+from essent import EssentError
 from essent.bulk import ray_cluster
 from essent.bulk.models import open_encoder, ready
 from essent.bulk.parts import read_parts
@@ -65,8 +65,8 @@ def three_nodes() -> Iterator[Nodes]:
 
 @pytest.fixture
 def root(tmp_path: Path, static_folder: Path) -> Path:
-    """Sources of three kinds, 12,000 rows, and the static encoder."""
-    write_sources(tmp_path, (6000, 9000, 12_000))
+    """Sources of three kinds, 4,000 rows, and the static encoder."""
+    write_sources(tmp_path, (2000, 3000, 4000))
     shutil.copytree(static_folder, tmp_path / "static")
     return tmp_path
 
@@ -126,21 +126,9 @@ def extra_files(folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_whole_run(root: Path, three_nodes: Nodes) -> None:
-    """Of what is left over of workers on other machines nothing stays."""
-    (root / "out" / ".part-00000-000001.parquet.0123abcd-77-89abcdef.partial").mkdir(parents=True)
-    process = started(root, three_nodes.address)
-    output = ended(process)
-    assert process.returncode == 0, output
-    assert "12,000 rows in" in output.replace("\n", " ")
-    assert contents(root / "out") == local_parts(root)
-    assert not extra_files(root / "out")
-
-
-@pytest.mark.slow
 def test_fitted_recipe(root: Path, three_nodes: Nodes, bert: Path) -> None:
     """It learns where the run is started; the workers read what it has learned beside the parts."""
-    pq.write_table(pq.read_table(root / "a.parquet").slice(0, 1000), root / "few.parquet")
+    pq.write_table(pq.read_table(root / "a.parquet").slice(0, 100), root / "few.parquet")
     more = ("-r", "mean | whiten:8")
     process = started(root, three_nodes.address, *more, model=str(bert), sources=["few.parquet"])
     output = ended(process)
@@ -154,24 +142,25 @@ def test_fitted_recipe(root: Path, three_nodes: Nodes, bert: Path) -> None:
 def test_two_nodes_and_the_driver_are_killed(root: Path, three_nodes: Nodes) -> None:
     """Node after node, then the driver; the same command goes on with the one that is left, and with a new one."""
     process = started(root, three_nodes.address)
-    wait_for_parts(process, root / "out", 60)
+    wait_for_parts(process, root / "out", 20)
     three_nodes.ask("kill")
-    wait_for_parts(process, root / "out", 60)
+    wait_for_parts(process, root / "out", 20)
     three_nodes.ask("kill")
-    done = wait_for_parts(process, root / "out", 60)
+    done = wait_for_parts(process, root / "out", 20)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     parts = read_parts(root / "out")
-    assert done <= len(parts) < 600
+    assert done <= len(parts) < 200
+    (root / "out" / ".part-00000-000001.parquet.0123abcd-77-89abcdef.partial").mkdir()  # of another machine
     process = started(root, three_nodes.address)
-    wait_for_parts(process, root / "out", 60)
+    wait_for_parts(process, root / "out", 20)
     three_nodes.ask("add 1")
     three_nodes.ask("add 1")
     output = ended(process)
     assert process.returncode == 0, output
-    assert re.search(r"12,000 rows in [0-9,]+ parts, [0-9,]+ of them by earlier runs", output.replace("\n", " "))
+    assert re.search(r"4,000 rows in [0-9,]+ parts, [0-9,]+ of them by earlier runs", output.replace("\n", " "))
     assert contents(root / "out") == local_parts(root)
-    assert [n or 0 for n in table_of(root / "out")["n"].to_pylist()][:6000] == list(range(6000))
+    assert [n or 0 for n in table_of(root / "out")["n"].to_pylist()][:2000] == list(range(2000))
     assert not extra_files(root / "out")
 
 
@@ -181,11 +170,11 @@ def test_all_workers_are_lost(root: Path) -> None:
     nodes = Nodes(0, 1, 1)
     try:
         process = started(root, nodes.address, program=[sys.executable, "-c", IMPATIENT])
-        wait_for_parts(process, root / "out", 40)
+        wait_for_parts(process, root / "out", 20)
         nodes.ask("kill")
         nodes.ask("kill")
         nodes.ask("add 1")
-        wait_for_parts(process, root / "out", 40)
+        wait_for_parts(process, root / "out", 20)
         nodes.ask("kill")
         (root / "impatient").touch()
         output = " ".join(ended(process).split())
@@ -209,7 +198,7 @@ def test_interrupted(root: Path, three_nodes: Nodes) -> None:
     output = ended(process)
     assert process.returncode == 130, output
     assert "Run the same command to resume" in " ".join(output.split())
-    assert 30 <= len(read_parts(root / "out")) < 600
+    assert 30 <= len(read_parts(root / "out")) < 200
     assert not extra_files(root / "out")
 
 
@@ -225,21 +214,12 @@ def run_case(case: str, root: Path, nodes: Nodes) -> str:
 @pytest.mark.parametrize(
     ("case", "pattern"),
     [
-        ("unseen source", r"DataError: On the node \S+ \([0-9.]+\): .*a\.txt cannot be read"),
         ("unseen output", r"DataError: On the node \S+ \([0-9.]+\): .*out is not the driver's output folder"),
         ("fatal", r"DataError: part-00000-0000\d\d\.parquet has ended 4 processes"),
     ],
 )
 def test_messages(case: str, pattern: str, root: Path, three_nodes: Nodes) -> None:
     assert re.match(pattern, run_case(case, root, three_nodes))
-
-
-@pytest.mark.slow
-def test_killed_worker_is_replaced(root: Path, three_nodes: Nodes) -> None:
-    assert run_case("fatal twice", root, three_nodes) == "1100 rows, 0 resumed"
-    assert not list(root.glob("fatal-*"))
-    encode(root / "a.txt", StaticEncoder.load(root / "static"), root / "one", rows_per_part=20)
-    assert contents(root / "out") == contents(root / "one")
 
 
 # -- without a cluster ------------------------------------------------------------------------------------------------

@@ -30,33 +30,34 @@ TEXT = "a text that nobody must read"
 HEAD = b"POST /v1/embeddings HTTP/1.1\r\nhost: here\r\nauthorization: Bearer first-key\r\n"
 CHUNKED = b"transfer-encoding: chunked\r\ncontent-length: 2\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
 TWO_KEYS = b"authorization: Bearer other\r\ncontent-length: 2\r\n\r\n{}"
-PATIENT = {"quiet_timeout": LIMIT, "batch_timeout": LIMIT}  # with an engine that is paused
 
 
 @pytest.fixture(scope="module")
 def guarded(static: Prepared) -> Iterator[Running]:
     """With keys, bodies of at most 100 kB, few texts, and short timeouts."""
-    with running(
-        [static], KEYS, {"headers": 1.0, "unread": 2.0},
-        max_body_mb=0.1, max_inputs=2000, timeout=2.0, cors=["https://example.org"], log_requests=True,
-    ) as server:  # fmt: skip
-        yield server
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("essent.serving.app.SWEEP_INTERVAL", 0.1)
+        with running(
+            [static], KEYS, {"headers": 0.3, "unread": 2.0},
+            max_body_mb=0.1, max_inputs=2000, timeout=2.0, cors=["https://example.org"], log_requests=True,
+        ) as server:  # fmt: skip
+            yield server
 
 
 def with_key(key: str = KEYS[1]) -> dict[str, str]:
     return {"authorization": f"Bearer {key}"}
 
 
-@pytest.mark.parametrize("header", [None, f"Basic {KEYS[0]}", f"Bearer {KEYS[0]}x"])
-def test_keys(guarded: Running, header: str | None) -> None:
-    headers = {} if header is None else {"authorization": header}
-    answer = httpx.get(guarded.url + "/v1/models", headers=headers)
-    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "invalid_api_key")
-    answer = httpx.post(guarded.url + "/embed", headers=headers, json={"inputs": "a"})
-    assert (answer.status_code, answer.json()["error_type"]) == (401, "Unauthorized")
-    valid = [("/v1/models", with_key(key)) for key in KEYS]
-    for path, sent in [*valid, ("/health", headers), ("/ping", headers), ("/metrics", headers)]:
-        assert httpx.get(guarded.url + path, headers=sent).status_code == 200
+def test_keys(guarded: Running) -> None:
+    with httpx.Client(base_url=guarded.url) as client:
+        for headers in ({}, {"authorization": f"Basic {KEYS[0]}"}, with_key(KEYS[0] + "x")):
+            answer = client.get("/v1/models", headers=headers)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (401, "invalid_api_key")
+        answer = client.post("/embed", json={"inputs": "a"})
+        assert (answer.status_code, answer.json()["error_type"]) == (401, "Unauthorized")
+        valid = [("/v1/models", with_key(key)) for key in KEYS]
+        for path, sent in [*valid, ("/health", {}), ("/ping", {}), ("/metrics", {})]:
+            assert client.get(path, headers=sent).status_code == 200
 
 
 def test_texts_and_keys_are_in_no_log_and_no_error(
@@ -170,37 +171,37 @@ def test_unread_answers_end_the_connection(guarded: Running) -> None:
     assert httpx.get(guarded.url + "/health").status_code == 200
 
 
-def test_disconnected_client_leaves_no_work(graph: Prepared) -> None:
+@pytest.fixture(scope="module")
+def patient(graph: Prepared) -> Iterator[Running]:
+    """A server whose engine may be paused, with a short queue."""
+    with running([graph], max_queue_tokens=20_000, timeout=LIMIT, quiet_timeout=LIMIT, batch_timeout=LIMIT) as server:
+        yield server
+
+
+def test_disconnected_client_leaves_no_work(patient: Running) -> None:
     body = json.dumps({"inputs": [f"number {number} of many texts that are all long enough" for number in range(2000)]})
-    with running([graph], **PATIENT) as server:
-        schedule, engine = server.service.schedule, server.service.engine
-        with paused(server.engine_pid):
-            with socket.create_connection(("127.0.0.1", server.port)) as connection:
-                head = f"POST /embed HTTP/1.1\r\nhost: here\r\ncontent-length: {len(body)}\r\n\r\n"
-                connection.sendall((head + body).encode())
-                wait_until(lambda: engine.sent and schedule.tokens)
-            wait_until(lambda: not schedule.tokens)
-        wait_until(lambda: not engine.sent)
-        ran = server.service.metrics.registry.get_sample_value("te_batch_next_size_sum")
+    schedule, engine = patient.service.schedule, patient.service.engine
+    with paused(patient.engine_pid):
+        with socket.create_connection(("127.0.0.1", patient.port)) as connection:
+            head = f"POST /embed HTTP/1.1\r\nhost: here\r\ncontent-length: {len(body)}\r\n\r\n"
+            connection.sendall((head + body).encode())
+            wait_until(lambda: engine.sent and schedule.tokens)
+        wait_until(lambda: not schedule.tokens)
+    wait_until(lambda: not engine.sent)
+    ran = patient.service.metrics.registry.get_sample_value("te_batch_next_size_sum")
     assert 0 < ran < 2000
 
 
-def test_overload_is_refused_with_retry_after(graph: Prepared) -> None:
+def test_overload_is_refused_with_retry_after(patient: Running) -> None:
     body = {"input": [f"number {number} of many texts" * 4 for number in range(1500)], "model": "tiny"}
-    with running([graph], max_queue_tokens=20_000, timeout=LIMIT, **PATIENT) as server, ThreadPoolExecutor(6) as pool:
-        with paused(server.engine_pid):
-            calls = [pool.submit(httpx.post, server.url + "/v1/embeddings", json=body) for _ in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        with paused(patient.engine_pid):
+            calls = [pool.submit(httpx.post, patient.url + "/v1/embeddings", json=body) for _ in range(6)]
             wait_until(lambda: sum(call.done() for call in calls) == 5)  # one waits for the engine
         answers = sorted((call.result() for call in calls), key=lambda answer: answer.status_code)
     assert [answer.status_code for answer in answers] == [200, *[429] * 5]
     assert int(answers[1].headers["retry-after"]) >= 1
     assert answers[1].json()["error"]["type"] == "rate_limit_error"
-
-
-def test_request_timeout(graph: Prepared) -> None:
-    with running([graph], timeout=0.5, **PATIENT) as server, paused(server.engine_pid):
-        answer = httpx.post(server.url + "/v1/embeddings", json={"input": "a text", "model": "tiny"})
-    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "deadline_exceeded")
 
 
 def test_browsers_may_call_from_named_pages_only(guarded: Running) -> None:

@@ -31,6 +31,7 @@ from essent.bulk.settings import (
 )
 from essent.bulk.sources import TABLES, Source, TableFile
 from essent.bulk.units import Job, Unit, plan, read_unit
+from essent.engine.numpy_encoder import unit_length
 from essent.errors import DataError, InputError
 
 SENTENCE_END = re.compile(r"(?<=[.!?。！？…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
@@ -189,7 +190,7 @@ def _means(batch: Batch, spans: np.ndarray, vectors: np.ndarray, codes: np.ndarr
     truncated[rows[batch.truncated]] = True
     batch.codes[rows] = np.where(totals > 0, np.where(truncated, TRUNCATED, OK), worst)[rows]
     means: np.ndarray = (sums[totals > 0] / totals[totals > 0, None]).astype(np.float32)
-    return means if not normalize else means / np.maximum(np.linalg.norm(means, axis=1), 1e-12)[:, None]
+    return unit_length(means) if normalize else means
 
 
 # -- chunks -----------------------------------------------------------------------------------------------------------
@@ -226,13 +227,14 @@ def _cut(
         spans = [list(pairwise([0, *text_ends, len(text)])) for text, text_ends in zip(texts, ends, strict=True)]
     else:
         size = int(chunk.partition(":")[2])
-        if model.backend is None:
+        if model.reading is None:
             raise InputError("chunk='tokens:N' needs a fast tokenizer, which this model lacks. Use chunk='sentences'.")
-        if model.max_tokens is not None and size > model.max_tokens:
-            raise InputError(f"chunk='tokens:{size}': the model reads at most {model.max_tokens} tokens per text.")
+        room = model.reading.room
+        if room is not None and size > room:
+            raise InputError(f"chunk='tokens:{size}': the model reads at most {room} tokens per text.")
         spans = []
         for first in range(0, len(texts), TOKENIZED):
-            encodings = model.backend.encode_batch(texts[first : first + TOKENIZED], add_special_tokens=False)
+            encodings = model.reading.backend.encode_batch(texts[first : first + TOKENIZED], add_special_tokens=False)
             spans += [_token_spans(encoding, size) for encoding in encodings]
     chunks: list[str] = []
     chunk_spans: list[tuple[int, int]] = []

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from essent._core.atomic import write_json
 from essent._core.folders.contents import is_exported_folder
@@ -21,16 +20,16 @@ from essent._core.lazy import check_torch
 from essent._core.machine import BFLOAT16, FLOAT32
 from essent._core.texts import encode_allowing_nonfinite, require_finite
 from essent.bulk.settings import LATE, BulkSettings, ModelSpec
-from essent.engine.choice import check_graph, computing_in
+from essent.engine.choice import choose
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.runtime import ALL_FILES
 from essent.errors import InputError, NotFittedError
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.ids import fast_backend, read_ids, text_ids
-from essent.static.encoder import StaticEncoder, static_of
+from essent.recipe.tokens.ids import Frame
+from essent.recipe.tokens.reading import Reading, reading_of
+from essent.static.encoder import StaticEncoder
+from essent.static.encoder import open_encoder as open_by_name
 
-Tokenize = Callable[[list[str]], list[list[int]]]
-TokenCounting = tuple[int | None, Tokenize | None, Any]  # Model's max_tokens, tokenize and backend
 PROBES = ("A man is playing a large flute.", "the", "42")
 
 
@@ -43,9 +42,7 @@ class Model:
         metadata: the values that the vectors depend on, by name.
         dimensions: dimensions of the vectors.
         prompt: text that is put before every text.
-        max_tokens: maximum tokens of a text, without those around it; None without a limit.
-        tokenize: returns the token ids of texts; None if the tokenizer is unknown.
-        backend: the Rust tokenizer, which returns the offsets of tokens.
+        reading: its conversion of texts to ids; None if the tokenizer is not a fast one.
     """
 
     encoder: Any
@@ -53,9 +50,7 @@ class Model:
     dimensions: int
     prompt: str
     settings: BulkSettings
-    max_tokens: int | None = None
-    tokenize: Tokenize | None = None
-    backend: Any = None
+    reading: Reading | None
 
     def encode(self, texts: Sequence[str] | Sequence[list[str]], *, late: bool = False) -> np.ndarray:
         """Encode texts, or with `late` the chunks of documents in their context, to vectors (N,K) float32.
@@ -85,15 +80,16 @@ class Model:
     def too_long(self, texts: Sequence[str]) -> np.ndarray:
         """Return a mask (N,) bool of the truncated texts. A text has at most one token per byte."""
         too_long = np.zeros(len(texts), bool)
-        if self.max_tokens is None or self.tokenize is None:
+        reading = self.reading
+        if reading is None or reading.room is None:
             return too_long
-        most = self.max_tokens - 2 - len(self.prompt.encode("utf-8", "surrogatepass"))
+        most = reading.room - 2 - len(self.prompt.encode("utf-8", "surrogatepass"))
         lengths = (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")) for text in texts)
         candidates = [index for index, length in enumerate(lengths) if length > most]
         for start in range(0, len(candidates), 1024):
             indices = candidates[start : start + 1024]
-            ids = self.tokenize([self.prompt + texts[index] for index in indices])
-            too_long[indices] = [len(text_ids) > self.max_tokens for text_ids in ids]
+            ids = reading.text_ids([self.prompt + texts[index] for index in indices])
+            too_long[indices] = [len(text_ids) > reading.room for text_ids in ids]
         return too_long
 
 
@@ -108,38 +104,21 @@ def open_encoder(spec: ModelSpec, settings: BulkSettings) -> Any:
         MissingDependencyError: torch, or an engine's library, is not installed.
     """
     encoder, choice = spec.model, spec.choice
-    if settings.chunks_late and choice.makes_graph:
-        raise _not_late(settings, f"a graph of {spec.engine}")
-    shared = not isinstance(encoder, (str, Path))
-    if not shared:
-        name = str(encoder)
-        options = [*spec.options, *(["max_seq_length"] if settings.max_seq_length else [])]
-        if is_exported_folder(name) and spec.recipe is None:
-            from essent.engine.files import load
+    if settings.chunks_late:
+        if choice.makes_graph:
+            raise _not_late(settings, f"a graph of {spec.engine}")
+        if spec.recipe is not None:
+            from essent.encoder.pipeline.late import check_late
 
-            if options:
-                raise InputError(f"{name!r} is a saved graph, which takes no {' or '.join(options)}.")
-            return check_graph(load(name, threads=spec.threads), choice)
-        plain = choice.is_default and not (spec.recipe or spec.learns or options)
-        if plain and (static := static_of(name)) is not None:
-            return static
-        check_torch(f"Embedding with {name!r}")
-        from essent.encoder.encoder import Encoder, open_as_it_is
-        from essent.encoder.pipeline.late import check_late
-
-        if settings.chunks_late and spec.recipe is not None:
             check_late(Recipe.parse(spec.recipe))
-        if spec.recipe is None:
-            encoder = open_as_it_is(name, dict(spec.options))
-        else:
-            encoder = Encoder(name, spec.recipe, **spec.options)
-        if settings.max_seq_length is not None:
-            encoder.max_seq_length = settings.max_seq_length
-    if isinstance(encoder, CompiledEncoder):
-        return check_graph(encoder, choice)
-    if choice.makes_graph or isinstance(encoder, StaticEncoder):
+    if isinstance(encoder, (str, Path)):
+        return open_by_name(
+            encoder, choice, spec.recipe, options=spec.options, max_seq_length=settings.max_seq_length,
+            learns=spec.learns, threads=spec.threads,
+        )  # fmt: skip
+    if isinstance(encoder, StaticEncoder) or (choice.makes_graph and not isinstance(encoder, CompiledEncoder)):
         return encoder
-    return computing_in(encoder, choice.precision, shared=shared)
+    return choose(encoder, spec.engine, spec.precision)
 
 
 def needs_fit(encoder: Any, requested: bool) -> bool:
@@ -208,8 +187,8 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
         check_late(encoder.recipe)
     if isinstance(encoder, (StaticEncoder, CompiledEncoder)):
         prompt = encoder.prompt_text(settings.prompt, settings.prompt_name)
-        describe: Callable[..., Any] = _describe_static if isinstance(encoder, StaticEncoder) else _describe_graph
-        metadata, reading = describe(encoder)
+        metadata = _describe_static(encoder) if isinstance(encoder, StaticEncoder) else _describe_graph(encoder)
+        reading: Reading | None = encoder.reading
     else:
         check_torch("This model")
         from sentence_transformers import SentenceTransformer
@@ -225,7 +204,7 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
     dimensions = settings.truncate_dim or encoder.truncate_dim
     metadata |= {"prompt": prompt, "truncate_dim": dimensions}
     width = int(encoder.get_embedding_dimension() or 0)
-    return Model(encoder, metadata, min(dimensions or width, width), prompt, settings, *reading)
+    return Model(encoder, metadata, min(dimensions or width, width), prompt, settings, reading)
 
 
 def _not_late(settings: BulkSettings, model: str) -> InputError:
@@ -244,7 +223,7 @@ def _metadata(model: str, recipe: str, engine: str, limit: int | None, fit: str 
     return {"model": model[:32], "recipe": recipe, "engine": engine, "fit": fit, "max_seq_length": limit}
 
 
-def _describe_static(encoder: StaticEncoder) -> tuple[dict[str, Any], TokenCounting]:
+def _describe_static(encoder: StaticEncoder) -> dict[str, Any]:
     table = encoder.table
     digest = hashlib.sha256(table.tokenizer.to_str().encode())
     for array in (table.rows, table.mapping, table.weights, table.empty):
@@ -252,11 +231,10 @@ def _describe_static(encoder: StaticEncoder) -> tuple[dict[str, Any], TokenCount
             digest.update(f"{array.dtype} {array.shape}".encode())
             digest.update(np.ascontiguousarray(array).data)
     digest.update(repr((table.unit, table.dropped, table.limit, table.cuts_left)).encode())
-    metadata = _metadata(digest.hexdigest(), "static", "static", table.limit)
-    return metadata, (table.limit, partial(read_ids, table.tokenizer), table.tokenizer)
+    return _metadata(digest.hexdigest(), "static", "static", table.limit)
 
 
-def _describe(encoder: Any) -> tuple[dict[str, Any], TokenCounting]:
+def _describe(encoder: Any) -> tuple[dict[str, Any], Reading | None]:
     """Describe an Encoder or a sentence-transformers model."""
     from essent.encoder.encoder import Encoder
     from essent.encoder.pipeline.digests import digest_of, digest_of_backbone, key_of
@@ -274,26 +252,20 @@ def _describe(encoder: Any) -> tuple[dict[str, Any], TokenCounting]:
     if len(encoder) > 1:
         metadata["model"] += " + " + digest_of(encoder[1:])[:16]
     frame = min(plan.frames, key=lambda frame: frame.room(limit or 2**31))
-    tokenizer = backbone.tokenizer
-
-    def tokenize(texts: list[str]) -> list[list[int]]:
-        return text_ids(tokenizer, frame.prepare(texts), frame.plain_text)
-
-    return metadata, (None if limit is None else frame.room(limit), tokenize, fast_backend(tokenizer))
+    return metadata, reading_of(backbone.tokenizer, frame, limit)
 
 
-def _describe_graph(encoder: CompiledEncoder) -> tuple[dict[str, Any], TokenCounting]:
+def _describe_graph(encoder: CompiledEncoder) -> dict[str, Any]:
     runtime, reading = encoder.runtime, encoder.reading
     digest = hashlib.sha256(f"{reading!r} {encoder.pad_id}".encode())
     for path in (Path(runtime.path).with_name(name) for name in ALL_FILES):
         if path.is_file():
             digest.update(digest_of_file(path).encode())
     engine = f"{runtime.engine} {runtime.precision}"
-    metadata = _metadata(digest.hexdigest(), encoder.recipe, engine, reading.max_seq_length)
-    return metadata, (reading.room, reading.text_ids, reading.backend)
+    return _metadata(digest.hexdigest(), encoder.recipe, engine, reading.max_seq_length)
 
 
-def _describe_modules(encoder: Any) -> tuple[dict[str, Any], TokenCounting]:
+def _describe_modules(encoder: Any) -> tuple[dict[str, Any], Reading | None]:
     from essent.encoder.pipeline.digests import digest_of
 
     tokenizer, limit = getattr(encoder, "tokenizer", None), getattr(encoder, "max_seq_length", None)
@@ -301,15 +273,11 @@ def _describe_modules(encoder: Any) -> tuple[dict[str, Any], TokenCounting]:
     spelled = backend.to_str() if backend is not None and hasattr(backend, "to_str") else repr(tokenizer)
     settings = [json.dumps(getattr(m, "get_config_dict", dict)(), default=str, sort_keys=True) for m in encoder]
     recipe = " + ".join(type(module).__name__ for module in encoder)
-    digest = digest_of(encoder, spelled, settings, limit)
-    metadata = _metadata(digest, recipe, _torch_in(encoder), limit)
+    metadata = _metadata(digest_of(encoder, spelled, settings, limit), recipe, _torch_in(encoder), limit)
     if not hasattr(backend, "encode_batch_fast"):
-        return metadata, (None, None, None)
-    untruncated = Tokenizer.from_str(spelled)
-    untruncated.no_truncation()
-    untruncated.no_padding()
-    special = untruncated.num_special_tokens_to_add(is_pair=False)
-    return metadata, (None if limit is None else limit - special, partial(read_ids, untruncated), untruncated)
+        return metadata, None
+    room = None if limit is None else limit - backend.num_special_tokens_to_add(is_pair=False)
+    return metadata, Reading(spelled, Frame((), ()), room, False, ())
 
 
 def _torch_in(model: Any) -> str:

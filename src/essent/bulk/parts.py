@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from essent.bulk.sources import Source, difference, first_line
 from essent.bulk.units import Job, Unit
 from essent.engine.gain import loss_of
 from essent.errors import DataError, InputError
-from essent.version import __version__
 
 FORMAT = 1
 KEY = b"essent"
@@ -37,16 +35,8 @@ READ_AHEAD = 4096  # footers that are read at a time
 MIN_MEASURED, MEASURED = 3, 512  # vectors of a part on which the loss is measured
 START_OVER = "Choose another folder, use the settings of the earlier run, or start over with --force."
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-LIBRARIES = "torch transformers sentence-transformers tokenizers numpy pyarrow openvino onnxruntime".split()
-
-
-def library_versions() -> dict[str, str]:
-    """Return the versions of essent and of the installed libraries that vectors depend on, for the footers."""
-    versions = {"essent": __version__}
-    for name in LIBRARIES:
-        with suppress(PackageNotFoundError):
-            versions[name] = version(name)
-    return versions
+# The libraries that vectors depend on
+LIBRARIES = "essent torch transformers sentence-transformers tokenizers numpy pyarrow openvino onnxruntime".split()
 
 
 @dataclass(frozen=True)

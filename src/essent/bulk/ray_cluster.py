@@ -15,7 +15,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,13 +25,14 @@ from typing import Any
 from essent._core.atomic import write_text
 from essent._core.lazy import optional_import
 from essent.bulk.models import Model, open_encoder, ready
-from essent.bulk.parts import Part, library_versions
+from essent.bulk.parts import LIBRARIES, Part
 from essent.bulk.sources import difference, fingerprint
 from essent.bulk.units import Job, Unit
 from essent.bulk.work import THREADS, do_unit, failure_of
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.numpy_encoder import NumpyEncoder
 from essent.errors import DataError, EssentError, InputError, MissingDependencyError, ModelError
+from essent.tasks.result import library_versions
 
 AUTO, LOCAL = "auto", "local"
 CONNECTION_TIMEOUT = 10.0  # seconds
@@ -68,9 +69,8 @@ def connected(address: str | bool) -> Iterator[Any]:
             socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECTION_TIMEOUT).close()
         ray.init(address=name, log_to_driver=False, logging_level=logging.ERROR, **options)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
-            f"There is no Ray cluster at {name!r} ({reason}). Start one with `ray start`, or use {LOCAL!r}."
+            f"There is no Ray cluster at {name!r} ({_last_line(error)}). Start one with `ray start`, or use {LOCAL!r}."
         ) from error
     try:
         yield ray
@@ -79,7 +79,7 @@ def connected(address: str | bool) -> Iterator[Any]:
 
 
 def do_units_on_cluster(
-    units: Iterator[Unit], job: Job, model: Model, workers: int | None, stop: Event
+    units: Iterator[Unit], job: Job, model: Model, workers: int | None, stop: Event, update: Callable[[int], object]
 ) -> Iterator[Part]:
     """Compute units on the connected Ray cluster, and yield their parts as they are written.
 
@@ -87,6 +87,7 @@ def do_units_on_cluster(
         model: the driver's; the nodes load the same model.
         workers: number of units at a time; by default one per GPU, or per node if there are no GPUs.
         stop: when it is set, no further units are started.
+        update: called with the number of rows of each part.
 
     Raises:
         DataError: see `do_unit` (the message names the node); or no node has the resources for a task; or a unit ends
@@ -120,7 +121,9 @@ def do_units_on_cluster(
                 unit = next(units, None)
             done, _ = ray.wait(list(running), num_returns=1, timeout=POLL)
             for reference in done:
-                yield _part_of(ray, reference, running.pop(reference))
+                part = _part_of(ray, reference, running.pop(reference))
+                update(part.rows)
+                yield part
     except ray.exceptions.RayError as error:
         raise DataError(f"The connection to the Ray cluster was lost ({_last_line(error)}). {RESUME_HINT}") from error
     finally:
@@ -227,7 +230,7 @@ def check_node(job: Job, token: str) -> None:
         DataError: the node cannot write to the output, or does not see the same sources.
         MissingDependencyError: the node has other versions of libraries.
     """
-    installed = {**job.versions, **library_versions()}  # a missing library may not be needed
+    installed = {**job.versions, **library_versions(LIBRARIES)}  # a missing library may not be needed
     if differences := _differences(job.versions, installed):
         raise MissingDependencyError(f"Install the driver's versions of libraries: {differences}.")
     deadline = time.monotonic() + MARKER_TIMEOUT

@@ -28,16 +28,7 @@ from essent._core.display import text_progress
 from essent._core.folders.files import STATE_FOLDER, read_json
 from essent.bulk.batches import sample_texts
 from essent.bulk.models import Model, compiled, needs_fit, open_encoder, ready, spec_of_folder
-from essent.bulk.parts import (
-    START_OVER,
-    Part,
-    check_same,
-    clean,
-    library_versions,
-    part_paths,
-    part_schema,
-    read_parts,
-)
+from essent.bulk.parts import LIBRARIES, START_OVER, Part, check_same, clean, part_paths, part_schema, read_parts
 from essent.bulk.settings import BulkSettings, ModelSpec
 from essent.bulk.sources import Source, find_sources
 from essent.bulk.units import Job, Unit, inspect_sources, output_fields, plan
@@ -45,6 +36,7 @@ from essent.bulk.work import do_units, do_units_by_workers
 from essent.engine.compiled import CompiledEncoder
 from essent.errors import DataError, InputError, ModelError
 from essent.tasks.base import prompt_note
+from essent.tasks.result import library_versions
 
 FITTED, GRAPH = "_encoder", "_graph"  # folders in the output
 FIT_FILE = f"{STATE_FOLDER}/fit.json"
@@ -213,21 +205,18 @@ def encode(
             force=force,
             note=print_note if progress else lambda line: None,
         )
-        job, parts, units = run.job, dict(run.parts), units_until_failure()
-        rows = resumed = sum(part.rows for part in parts.values())
+        job, units = run.job, units_until_failure()
+        resumed = sum(part.rows for part in run.parts.values())
         bar = text_progress(run.rows, progress, resumed, "Rows", "row", estimated=True)
         with interruptible() as stop, bar as update:
             if ray:
-                new_parts = do_units_on_cluster(units, job, run.model, workers, stop)
+                new_parts = do_units_on_cluster(units, job, run.model, workers, stop, update)
             elif workers in (None, 1):
                 new_parts = do_units(units, job, run.model, stop, update)
             else:
-                new_parts = do_units_by_workers(units, job, run.model, workers, stop)
-            for part in new_parts:
-                parts[part.name] = part
-                rows += part.rows
-                if ray or workers not in (None, 1):
-                    update(part.rows)
+                new_parts = do_units_by_workers(units, job, run.model, workers, stop, update)
+            parts = run.parts | {part.name: part for part in new_parts}
+    rows = sum(part.rows for part in parts.values())
     if failures:
         raise DataError(f"{failures[0]} {job.folder} has {rows:,} rows, in {len(parts):,} parts.") from failures[0]
     if stop.is_set():
@@ -313,7 +302,7 @@ def prepare(
         note(line)
     clean(folder)
     schema = part_schema(columns, settings, model.dimensions)
-    return Prepared(Job(spec, settings, files, folder, schema, run, library_versions()), model, parts)
+    return Prepared(Job(spec, settings, files, folder, schema, run, library_versions(LIBRARIES)), model, parts)
 
 
 def _mean_loss(losses: Sequence[Mapping[str, float]]) -> dict[str, float] | None:

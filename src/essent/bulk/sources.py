@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import lzma
+import zlib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -98,9 +100,7 @@ class Source:
                 else:
                     with compr[self.compression](raw, mode="rb") as unpacked:
                         yield unpacked
-        except Exception as error:
-            if not isinstance(error, (EOFError, OSError)) and type(error).__module__ not in ("zlib", "_lzma"):
-                raise
+        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
             raise DataError(
                 f"{self.address}: cannot be read to its end ({error!r}): it is damaged or incomplete."
             ) from error

@@ -123,8 +123,13 @@ def do_units(
 # -- several processes ------------------------------------------------------------------------------------------------
 
 
-def do_units_by_workers(units: Iterator[Unit], job: Job, model: Model, workers: int, stop: Event) -> Iterator[Part]:
+def do_units_by_workers(
+    units: Iterator[Unit], job: Job, model: Model, workers: int, stop: Event, update: Callable[[int], object]
+) -> Iterator[Part]:
     """Compute units in several processes, and yield their parts as they are written.
+
+    Args:
+        stop, update: see `do_units`; `update` is called with the rows of each part.
 
     Raises:
         DataError: see `do_unit`; or a process ended, for example because memory ran out.
@@ -157,6 +162,7 @@ def do_units_by_workers(units: Iterator[Unit], job: Job, model: Model, workers: 
                 if isinstance(message, EssentError):
                     raise message
                 if isinstance(message, Part):
+                    update(message.rows)
                     yield message
                     continue
                 started.add(pipe)

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
-from essent._core.folders.contents import is_exported_folder
-from essent._core.lazy import check_torch
 from essent.cli import options as opt
 from essent.cli.console import is_quiet, show_note, silence_libraries
 from essent.cli.files import WRITERS, check_columns, check_output, write_vectors
 from essent.cli.save import learns, needs_texts, note_unused
 from essent.cli.texts import STANDARD_INPUT, TextTable, listed, read_files, read_table
-from essent.engine.choice import EngineChoice, check_graph, choose, computing_in
+from essent.engine.choice import EngineChoice, choose
 from essent.errors import DataError, InputError
 from essent.recipe.recipe import Recipe
 
@@ -133,6 +131,7 @@ def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
         )
     check_output(output, options.force)
     choice = EngineChoice(options.engine, options.precision)
+    recipe = None if options.recipe is None else Recipe.parse(options.recipe)
     table = read_table(sources, options.column)
     check_columns(output, table)
     if options.strict and table.null_rows:
@@ -141,7 +140,12 @@ def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
             "--strict does not allow this."
         )
     fit_texts = None if options.fit is None else read_files(options.fit, options.column)
-    encoder = _load(options, choice)
+    from essent.static.encoder import open_encoder
+
+    encoder = open_encoder(
+        options.model, choice, recipe, options=options.options, learns=options.fit is not None,
+        before_torch=silence_libraries,
+    )  # fmt: skip
     start = time.monotonic()
     fits = needs_texts(encoder) if fit_texts is None else learns(encoder)  # without --fit, a saved fit is used
     _note_input(table, output)
@@ -193,33 +197,6 @@ def _note_input(table: TextTable, output: Path) -> None:
     if table.extra_columns and is_npy:
         names = ", ".join(map(repr, table.extra_columns))
         show_note(f"A .npy file contains only vectors: {names} of the input are dropped. Use .parquet or .jsonl.")
-
-
-def _load(options: EncodeOptions, choice: EngineChoice) -> Any:
-    """Load a StaticEncoder, the graph of a saved folder, or an Encoder.
-
-    With a recipe, model options or texts to fit on, it is always an Encoder. `essent.bulk.models.open_encoder` does
-    nearly the same, but needs the extra bulk.
-    """
-    model, recipe = options.model, None if options.recipe is None else Recipe.parse(options.recipe)
-    exported = is_exported_folder(model) and recipe is None
-    if exported and options.options:
-        raise InputError(f"{model!r} is an exported graph, which does not accept {' or '.join(options.options)}.")
-    if choice.is_default and not (exported or recipe or options.options or options.fit is not None):
-        from essent.static.encoder import static_of
-
-        if (static := static_of(model)) is not None:
-            return static
-    if exported:
-        from essent.engine.files import load
-
-        return check_graph(load(model), choice)
-    check_torch(f"Encoding with {model!r}" if recipe is None else f"The recipe {options.recipe!r}")
-    silence_libraries()
-    from essent.encoder.encoder import Encoder
-
-    encoder = Encoder(model, recipe, **options.options)
-    return encoder if choice.makes_graph else computing_in(encoder, choice.precision, shared=False)
 
 
 def _note_prompt(encoder: Any, prompt: str | None) -> None:

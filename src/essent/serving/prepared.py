@@ -18,15 +18,13 @@ import numpy as np
 
 from essent._core.folders.contents import ABOUT, is_essent_folder, is_exported_folder, read_about
 from essent._core.folders.files import STATE_FOLDER
-from essent._core.hub import reach_model
 from essent._core.machine import AUTO, BFLOAT16, FLOAT32
-from essent.engine.choice import EngineChoice, check_graph
+from essent.engine.choice import EngineChoice
 from essent.engine.compiled import TOLERANCES, CompiledEncoder
 from essent.errors import EngineError, MissingDependencyError, ModelError, RecipeError
-from essent.recipe.tokens.ids import Frame
 from essent.recipe.tokens.reading import Reading, reading_of
 from essent.serving.worker import Source
-from essent.static.encoder import StaticEncoder, static_of
+from essent.static.encoder import StaticEncoder, open_encoder
 from essent.tasks.calibration import Calibration
 from essent.verification.golden import verify
 from essent.version import __version__
@@ -95,6 +93,13 @@ class Prepared:
             return None
         return StaticEncoder(replace(StaticEncoder.load(self.source.folder).table, limit=None))
 
+    def ids(self, texts: list[str]) -> list[np.ndarray]:
+        """Return the ids of each text, not truncated: (T,) int32 each."""
+        if self.static is None:
+            return self.reading.ids(texts)
+        ids, lengths = self.static.ids(texts)
+        return np.split(ids, np.cumsum(lengths)[:-1])
+
 
 def named(model: str) -> tuple[str, str]:
     """Split `NAME=MODEL` into name and model; by default, the name is the last part of the folder."""
@@ -103,11 +108,6 @@ def named(model: str) -> tuple[str, str]:
         return name, source
     path = Path(model)
     return (path.resolve().name if path.exists() else model), model
-
-
-def served_static(source: str) -> StaticEncoder | None:
-    """Return the encoder of a static folder; None for any other model. Errors: see `essent.static.static_of`."""
-    return None if not Path(source).is_dir() or is_exported_folder(source) else static_of(source)
 
 
 def prepare(name_and_model: str, engine: str, folder: Path, precision: str = AUTO) -> Prepared:
@@ -127,34 +127,28 @@ def prepare(name_and_model: str, engine: str, folder: Path, precision: str = AUT
     source = str(Path(source).resolve()) if Path(source).exists() else source
     is_saved = is_exported_folder(source) or (Path(source).is_dir() and is_essent_folder(source, {}))
     verified = verify(source) if is_saved else None
-    chosen = EngineChoice(engine, precision)
-    static = served_static(source) if chosen.is_default else None
-    encoder: Any = static
+    encoder, weights, graph_folder = _load(name, source, EngineChoice(engine, precision), folder)
     texts: Sequence[str] = STATIC_TEXTS
     pad_id, tolerance = 0, 1e-5
-    if static is not None:
-        table, recipe = static.table, verified.recipe if verified else repr(static)
-        dropped = tuple(token for token in (table.dropped,) if token is not None)
-        reading = Reading(table.tokenizer.to_str(), Frame((), ()), table.limit, table.cuts_left, dropped)
-        weights: np.ndarray | None = np.ones(reading.size) if table.weights is None else table.weights
+    if isinstance(encoder, StaticEncoder):
+        table, reading = encoder.table, encoder.reading
+        recipe = verified.recipe if verified else repr(encoder)
+        weights = np.ones(reading.size) if table.weights is None else table.weights
         loaded = ("static", source, str(table.rows.dtype))
+    elif isinstance(encoder, CompiledEncoder):
+        texts, reading, pad_id, recipe = encoder.golden[0], encoder.reading, encoder.pad_id, encoder.recipe
+        loaded = (encoder.runtime.engine, graph_folder, encoder.precision)
+        tolerance = TOLERANCES[loaded[0]] if encoder.precision == FLOAT32 else OWN_TOLERANCE
     else:
-        encoder, weights, graph_folder = _load(name, source, chosen, folder)
-        recipe = str(encoder.recipe)
-        if isinstance(encoder, CompiledEncoder):
-            texts, reading, pad_id = encoder.golden[0], encoder.reading, encoder.pad_id
-            loaded = (encoder.runtime.engine, graph_folder, encoder.precision)
-            tolerance = TOLERANCES[loaded[0]] if encoder.precision == FLOAT32 else OWN_TOLERANCE
-        else:
-            from essent.encoder.saving.save import GOLDEN_TEXTS
+        from essent.encoder.saving.save import GOLDEN_TEXTS
 
-            module, backbone = encoder.module, encoder.module.backbone
-            if len(module.plan.frames) > 1:
-                raise RecipeError(f"{recipe!r} adds several templates, which cannot be served. Use one template.")
-            texts, pad_id = GOLDEN_TEXTS, backbone.pad_id
-            reading = reading_of(module.tokenizer, module.plan.frame, module.max_seq_length)
-            loaded = ("torch", source, str(backbone.static_table.dtype).removeprefix("torch."))
-            tolerance = 1e-5 if encoder.device.type == "cpu" else 1e-3
+        module, backbone, recipe = encoder.module, encoder.module.backbone, str(encoder.recipe)
+        if len(module.plan.frames) > 1:
+            raise RecipeError(f"{recipe!r} adds several templates, which cannot be served. Use one template.")
+        texts, pad_id = GOLDEN_TEXTS, backbone.pad_id
+        reading = reading_of(module.tokenizer, module.plan.frame, module.max_seq_length)
+        loaded = ("torch", source, str(backbone.static_table.dtype).removeprefix("torch."))
+        tolerance = 1e-5 if encoder.device.type == "cpu" else 1e-3
     golden = np.asarray(encoder.encode(list(texts), prompt="", show_progress_bar=False), np.float32)
     if not np.isfinite(golden).all():
         raise ModelError(f"{source!r} returns vectors that are not finite.")
@@ -186,29 +180,27 @@ def prepare(name_and_model: str, engine: str, folder: Path, precision: str = AUT
 
 
 def _load(name: str, source: str, chosen: EngineChoice, folder: Path) -> tuple[Any, np.ndarray | None, str]:
-    """Return an Encoder or a CompiledEncoder, its weight per token, and the graph's folder.
+    """Return a StaticEncoder, an Encoder or a CompiledEncoder, its weight per token, and the graph's folder.
 
     With engine=auto, a model on the CPU is compiled for OpenVINO if possible.
     """
-    if is_exported_folder(source):
-        from essent.engine.files import load
-
-        return check_graph(load(source), chosen), None, source
-    from essent.encoder.encoder import Encoder, open_as_it_is
+    if chosen.precision == BFLOAT16 and not is_exported_folder(source):
+        if chosen.engine == "torch":
+            raise EngineError("precision='bfloat16' needs a graph on the CPU: set engine='openvino'.")
+        chosen = EngineChoice("openvino" if chosen.engine == AUTO else chosen.engine, BFLOAT16)
+    model = open_encoder(source, chosen)
+    if isinstance(model, (StaticEncoder, CompiledEncoder)):
+        return model, None, source
+    from essent.encoder.encoder import Encoder
     from essent.engine.conversion import compile
 
-    model = open_as_it_is(source, reach_model(source, {}))
-    on_cpu, weights = model.device.type == "cpu", None
-    if chosen.precision == BFLOAT16 and (chosen.engine == "torch" or not on_cpu):
-        raise EngineError("precision='bfloat16' needs a graph on the CPU: set engine='openvino'.")
-    if isinstance(model, Encoder):
-        weights = _token_weights(model)
-    if chosen.engine in ("openvino", "onnx") or (chosen.engine == AUTO and on_cpu):
-        kind = "openvino" if chosen.engine == AUTO else chosen.engine
+    weights = _token_weights(model) if isinstance(model, Encoder) else None
+    if chosen.makes_graph or (chosen.engine == AUTO and model.device.type == "cpu"):
+        kind = chosen.engine if chosen.makes_graph else "openvino"
         try:
             compiled = compile(model, kind, precision=chosen.graph_precision)
         except (EngineError, MissingDependencyError) as error:
-            if chosen.engine != AUTO or chosen.precision == BFLOAT16:
+            if chosen.makes_graph:
                 raise
             logger.warning("%s runs in torch: %s", name, error)
         else:

@@ -14,11 +14,12 @@ import orjson
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import PlainTextResponse
 
+from essent.engine.numpy_encoder import unit_length
 from essent.report.parts import COLOURS
 from essent.serving import schemas
 from essent.serving.prepared import Description
 from essent.serving.schemas import RequestError, unhealthy
-from essent.serving.service import Service, unit_rows
+from essent.serving.service import Service
 from essent.version import __version__
 
 openai_router, tei_router, essent_router = (
@@ -223,11 +224,7 @@ async def explain(service: Served, body: schemas.ExplainBody) -> Response:
     impacts: dict[int, float] = {}
     if len(content) > 1:
         sequences = [ids, *(np.delete(ids, index) for index in content)]
-        if model.static is not None:
-            vectors = model.static.means((np.concatenate(sequences), np.array([*map(len, sequences)])))
-        else:
-            vectors, _ = await service.engine.run(model.name, sequences)
-        unit = unit_rows(vectors)
+        unit = unit_length((await service.compute(model, sequences))[0])
         impacts = dict(zip(content, (1 - np.clip(unit[1:] @ unit[0], -1, 1)).tolist(), strict=True))
     weights = None if model.token_weights is None else model.token_weights[ids].astype(np.float64)
     if weights is not None:

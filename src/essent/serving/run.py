@@ -15,15 +15,13 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from essent._core.folders.contents import is_exported_folder
-from essent._core.lazy import check_torch, optional_import
+from essent._core.lazy import optional_import
 from essent._core.machine import cores
-from essent.errors import DamagedError, EngineError, InputError, ModelError
-from essent.serving.prepared import Prepared, named, served_static
+from essent.errors import EngineError, InputError, ModelError
+from essent.serving.prepared import Prepared, named
 from essent.serving.prepared import prepare as prepare_here
 from essent.serving.settings import Settings
 from essent.serving.worker import ignore_stop_signals
@@ -62,14 +60,9 @@ def serve(
     if not sources or len(dict(sources)) < len(sources):
         names = ", ".join(name for name, _ in sources) or "none"
         raise InputError(f"Expected models with different names, NAME=MODEL; got {names}.")
-    for _, source in sources:
-        with suppress(DamagedError):  # verification names the file
-            is_default = (settings.engine, settings.precision) == ("auto", "auto")
-            if not (is_exported_folder(source) or (is_default and served_static(source) is not None)):
-                check_torch(f"Serving {source!r}")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete with the engine's
     for kind in STOPPING:
-        signal.signal(kind, _interrupt)  # used until uvicorn handles the signals
+        signal.signal(kind, signal.default_int_handler)  # raises KeyboardInterrupt until uvicorn handles the signals
     folder = Path(tempfile.mkdtemp(prefix="essent-serve-"))
     try:
         prepared = []
@@ -81,10 +74,6 @@ def serve(
         note("Stopped before it had started.")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _interrupt(number: int, frame: Any) -> None:
-    raise KeyboardInterrupt
 
 
 def prepare(model: str, engine: str, folder: Path, precision: str = "auto") -> Prepared:

@@ -17,8 +17,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 
 from essent._core.texts import distinct_texts
 from essent.engine.compiled import largest_difference
+from essent.engine.numpy_encoder import unit_length
 from essent.errors import VerificationError
-from essent.recipe.tokens.by_word import cut
 from essent.serving.engine import Engine
 from essent.serving.prepared import Prepared
 from essent.serving.schedule import Batch, Schedule
@@ -204,7 +204,7 @@ class Service:
         rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
         _, prompt = self.find(model.name)
         texts = [prompt + row[side] for row in rows for side in ("sentence1", "sentence2")]
-        unit = unit_rows((await self.run(model, texts, truncate=True, checking=True)).vectors)
+        unit = unit_length((await self.run(model, texts, truncate=True, checking=True)).vectors)
         cosines, scores = np.einsum("nk,nk->n", unit[0::2], unit[1::2]), np.array([row["score"] for row in rows])
         typical = []
         for band, lowest, highest in BANDS:
@@ -275,7 +275,7 @@ class Service:
         self.metrics.add_texts(model.name, embedded)
         embedded.vectors = embedded.vectors[:, :dimensions]
         if unit:
-            embedded.vectors = unit_rows(embedded.vectors)
+            embedded.vectors = unit_length(embedded.vectors)
         return embedded
 
     async def run(
@@ -292,14 +292,9 @@ class Service:
         """
         start = time.monotonic()
         distinct, inverse = distinct_texts(texts)
-        reading, static = model.reading, model.static
-        if static is None:
-            sequences = [ids for portion in await self.in_portions(reading.ids, distinct) for ids in portion]
-            counts = np.fromiter(map(len, sequences), np.int64, len(sequences))
-        else:
-            portions = await self.in_portions(static.ids, distinct)
-            flat_ids, counts = map(np.concatenate, zip(*portions, strict=True))
-        tokens, limit = counts, reading.max_seq_length
+        sequences = [ids for portion in await self.in_portions(model.ids, distinct) for ids in portion]
+        counts = np.fromiter(map(len, sequences), np.int64, len(sequences))
+        tokens, reading, limit = counts, model.reading, model.reading.max_seq_length
         if limit is not None and int(counts.max()) > limit:
             if not truncate:
                 too_long = np.flatnonzero(counts > limit)
@@ -311,22 +306,12 @@ class Service:
                 raise RequestError(400, message, "context_length_exceeded", name.partition("[")[0])
             tokens = np.minimum(counts, limit)
             cuts_start = reading.cuts_start if cuts_start is None else cuts_start
-            if static is None:
-                sequences = reading.truncate(distinct, sequences, limit, cuts_start)
-            else:
-                flat_ids, _ = cut(flat_ids, counts, limit, cuts_start)
+            sequences = reading.truncate(distinct, sequences, limit, cuts_start)
         if (total := int(tokens.sum())) > (allowed := self.settings.max_request_tokens):
             message = f"The request has {total:,} tokens; at most {allowed:,} are allowed. Send it in parts."
             raise RequestError(400, message, "max_tokens_per_request", "input")
         tokenized = time.monotonic()
-        waiting = 0.0
-        if static is None:
-            vectors, waiting = await self.engine.run(model.name, sequences, checking)
-        elif total < FEW:
-            vectors = static.means((flat_ids, tokens))
-        else:
-            loop = asyncio.get_running_loop()
-            vectors = await loop.run_in_executor(self._pool, static.means, (flat_ids, tokens))
+        vectors, waiting = await self.compute(model, sequences, checking)
         if not np.isfinite(vectors).all():
             raise RequestError(500, "The model returned a vector that is not finite.", "not_finite")
         vectors = vectors[:, : model.description.dimensions]
@@ -336,6 +321,17 @@ class Service:
             vectors, tokens = vectors[inverse], tokens[inverse]
         headers = {"x-truncated-inputs": str(len(truncated))} if truncated else {}
         return Embedded(vectors, tokens, truncated, tokenized - start, waiting, running, headers)
+
+    async def compute(
+        self, model: Prepared, sequences: list[np.ndarray], checking: bool = False
+    ) -> tuple[np.ndarray, float]:
+        """Return the vectors (N,K) of framed ids, and the seconds that they waited; arguments: see `Engine.run`."""
+        if model.static is None:
+            return await self.engine.run(model.name, sequences, checking)
+        ragged = np.concatenate(sequences), np.fromiter(map(len, sequences), np.int64, len(sequences))
+        if len(ragged[0]) < FEW:
+            return model.static.means(ragged), 0.0
+        return await asyncio.get_running_loop().run_in_executor(self._pool, model.static.means, ragged), 0.0
 
     async def in_portions(self, tokenize: Callable[[list[str]], T], texts: list[str]) -> list[T]:
         """Tokenize few texts at once, and many in a thread, in portions, so that other requests are not delayed.
@@ -357,9 +353,3 @@ class Service:
             ]
         finally:
             self._waiting -= 1
-
-
-def unit_rows(vectors: np.ndarray) -> np.ndarray:
-    """Scale vectors (N,K) float32 to length 1; zeros stay zeros."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.ascontiguousarray(vectors / np.maximum(lengths, 1e-12), np.float32)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from essent._core.arguments import check_path
-from essent._core.folders.contents import read_settings
+from essent._core.folders.contents import is_exported_folder, read_settings
 from essent._core.lazy import check_torch
+from essent.engine.choice import EngineChoice, check_graph, computing_in
 from essent.engine.numpy_encoder import Keep, NumpyEncoder, unit_length
-from essent.errors import DamagedError, MissingDependencyError, ModelError
+from essent.errors import DamagedError, InputError, ModelError
 from essent.recipe.tokens.by_word import SEPARATORS, Ragged, WordIds, cut, tokenizes_words_separately, whole_ids
-from essent.recipe.tokens.ids import read_ids
+from essent.recipe.tokens.ids import Frame, read_ids
+from essent.recipe.tokens.reading import Reading
 from essent.static.stored import StoredTable, read_table
 from essent.tasks.calibration import read_calibration
+
+if TYPE_CHECKING:
+    from essent.recipe.recipe import Recipe
 
 MAX_TEXTS, MAX_CHARACTERS = 4096, 1_000_000  # per portion of texts; this bounds the memory
 FEW_TEXTS, FEW_TOKENS = 8, 4096  # maximum texts and tokens whose sums are computed without scipy
@@ -78,6 +84,13 @@ class StaticEncoder(NumpyEncoder):
         """The number of dimensions of the table."""
         return int(self.table.rows.shape[1])
 
+    @property
+    def reading(self) -> Reading:
+        """The conversion of texts to ids, as servers use it."""
+        table = self.table
+        dropped = () if table.dropped is None else (table.dropped,)
+        return Reading(table.tokenizer.to_str(), Frame((), ()), table.limit, table.cuts_left, dropped)
+
     def __repr__(self) -> str:
         rows, scaled = self.table.rows, ", normalized" if self.table.unit else ""
         return f"StaticEncoder({len(rows)} rows of {rows.dtype}, dimensions={self.dimensions}{scaled})"
@@ -123,23 +136,56 @@ class StaticEncoder(NumpyEncoder):
         return unit_length(vectors) if table.unit else vectors
 
 
-def static_of(model: str | Path) -> StaticEncoder | None:
-    """Return the StaticEncoder of a static folder, which needs no torch; None for any other model.
+def open_encoder(
+    model: str | Path,
+    choice: EngineChoice,
+    recipe: Recipe | str | None = None,
+    *,
+    options: Mapping[str, Any] | None = None,
+    max_seq_length: int | None = None,
+    learns: bool = False,
+    threads: int | None = None,
+    before_torch: Callable[[], object] = lambda: None,
+) -> Any:
+    """Open a folder or a name on the hub: a StaticEncoder or a saved graph, which need no torch, or a model in torch.
+
+    With a recipe, options or texts to learn from, it is a model in torch: an Encoder, or a SentenceTransformer if no
+    recipe describes its modules. It is not compiled, whatever the choice.
+
+    Args:
+        options: device, revision and trust_remote_code of a model in torch.
+        learns: whether the recipe is fitted on given texts.
+        threads: number of threads of a graph.
+        before_torch: called before a model in torch is loaded.
 
     Raises:
-        DamagedError: the folder is damaged.
-        MissingDependencyError: another model, and torch is not installed; explains why StaticEncoder cannot load it.
+        DamagedError, ModelError: it cannot be loaded. InputError: options of a saved graph.
+        EngineError: a graph of another engine or precision.
+        MissingDependencyError: torch is not installed; explains why StaticEncoder cannot load the model.
     """
-    try:
-        return StaticEncoder.load(model)
-    except DamagedError:
-        raise
-    except ModelError as refused:
+    name, needed_by = str(model), f"The model {str(model)!r}"
+    changes = [*(options or {}), *(["max_seq_length"] if max_seq_length else [])]
+    if recipe is None and is_exported_folder(name):
+        from essent.engine.files import load
+
+        if changes:
+            raise InputError(f"{name!r} is a saved graph, which takes no {' or '.join(changes)}.")
+        return check_graph(load(name, threads=threads), choice)
+    if choice.is_default and not (recipe or learns or changes):
         try:
-            check_torch("Every other model")
-        except MissingDependencyError as missing:
-            raise MissingDependencyError(f"{refused} {missing}") from refused
-        return None
+            return StaticEncoder.load(name)
+        except DamagedError:
+            raise
+        except ModelError as refused:
+            needed_by = f"{refused} Every other model"
+    check_torch(needed_by)
+    before_torch()
+    from essent.encoder.encoder import Encoder, open_as_it_is
+
+    encoder: Any = Encoder(name, recipe, **(options or {})) if recipe else open_as_it_is(name, dict(options or {}))
+    if max_seq_length is not None:
+        encoder.max_seq_length = max_seq_length
+    return encoder if choice.makes_graph else computing_in(encoder, choice.precision, shared=False)
 
 
 def _sums(weights: np.ndarray, row_numbers: np.ndarray, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ import json
 import math
 import platform
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -145,9 +145,9 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
-def library_versions() -> dict[str, str]:
-    """Return the versions of Python and of the installed libraries that can change a score."""
-    versions = {name: number for name in LIBRARIES if (number := _installed(name)) is not None}
+def library_versions(libraries: Sequence[str] = LIBRARIES) -> dict[str, str]:
+    """Return the versions of Python and of the installed libraries, by default of those that can change a score."""
+    versions = {name: number for name in libraries if (number := _installed(name)) is not None}
     return {"python": platform.python_version(), **versions}
 
 
