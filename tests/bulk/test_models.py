@@ -145,6 +145,7 @@ def test_the_error_of_a_worker_is_the_runs(bulk: Bulk) -> None:
 # -- what a run needs -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_static_encoders_need_no_torch(bulk: Bulk) -> None:
     code = (
         "import sys; from essent.bulk import encode\n"

@@ -21,6 +21,7 @@ import pytest
 from essent._core.machine import cores
 from essent.errors import InputError
 from essent.serving.prepared import Prepared, named
+from essent.serving.routes import explorer_page
 from essent.serving.settings import Settings
 from servers import Running, paused, running
 from waiting import LIMIT, wait_until
@@ -58,6 +59,8 @@ def test_keys(guarded: Running) -> None:
         valid = [("/v1/models", with_key(key)) for key in KEYS]
         for path, sent in [*valid, ("/health", {}), ("/ping", {}), ("/metrics", {})]:
             assert client.get(path, headers=sent).status_code == 200
+        assert client.get("/", headers={"accept": "text/html"}).content == explorer_page()[0]  # it asks for the key
+        assert [client.request(method, "/", json={}).status_code for method in ("POST", "PUT")] == [401, 401]
 
 
 def test_texts_and_keys_are_in_no_log_and_no_error(

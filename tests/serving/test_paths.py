@@ -22,8 +22,7 @@ from schemathesis import Case, GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance  # names, lengths and widths are the model's
 
 from essent import Encoder
-from essent.serving.prepared import Prepared, prepare
-from essent.serving.routes import explorer_page
+from essent.serving.prepared import prepare
 from samples import LONG
 from servers import SENTENCES, Running, running, unit
 
@@ -247,13 +246,3 @@ def test_the_page_is_sent_with_its_policy(client: httpx.Client) -> None:
     unsafe = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|https?://(?!www\.w3\.org/2000/svg)"
     assert not re.findall(rf"(?:src|href|action)=\"(?!data:,|#)|{unsafe}", answer.text)
     assert client.post("/", headers={"accept": "text/html"}, json={"inputs": "a dog"}).json()[0]
-
-
-def test_the_page_needs_no_key_and_everything_else_does(static: Prepared) -> None:
-    browser = {"accept": "text/html"}
-    with running([static], ("secret",)) as server:
-        assert httpx.get(server.url, headers=browser).content == explorer_page()[0]
-        for method, path in (("GET", "/recipe"), ("POST", "/compare"), ("POST", "/"), ("PUT", "/")):
-            assert httpx.request(method, server.url + path, json={}).status_code == 401, path
-    with running([static], no_page=True) as server:
-        assert httpx.get(server.url, headers=browser).content == b""

@@ -12,20 +12,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from essent.bulk.lines import decoded
 from essent.bulk.models import Model
 from essent.bulk.settings import (
     CHUNK_COLUMNS,
     CHUNKS,
-    EMPTY,
     LATE,
     NOT_FINITE,
-    NOT_TEXT,
-    NULL,
     OK,
     STATUSES,
     TRUNCATED,
-    UNREADABLE,
     ZERO,
     BulkSettings,
 )
@@ -79,15 +74,13 @@ def read_batches(units: Iterable[Unit], job: Job, model: Model) -> Iterator[Batc
             table = TableFile(source)
         batch: Batch | None = None
         tables = read_unit(unit, source, settings, table)
-        first = next(tables, (pa.schema(source.fields).empty_table(), None, None))
-        for columns, unread, not_text in chain([first], tables):
+        first = next(tables, (pa.schema(source.fields).empty_table(), [], np.zeros(0, np.uint8)))
+        for columns, texts, codes in chain([first], tables):
             if batch is not None:
                 yield batch
-            cells, codes = read_texts(columns.column(settings.column), unread, not_text)
             if settings.strict:
                 require_all_ok(codes, "text to encode", unit, source)
             rows, spans = np.flatnonzero(codes == OK), None
-            texts = [cell for cell, code in zip(cells, codes.tolist(), strict=True) if cell is not None and code == OK]
             if settings.chunk is not None:
                 texts, rows, spans = _cut(texts, rows, settings, model)
             truncated = np.zeros(len(texts), bool) if settings.chunks_late else model.too_long(texts)
@@ -107,28 +100,6 @@ def require_all_ok(codes: np.ndarray, name: str, unit: Unit, source: Source) -> 
         )
 
 
-def read_texts(
-    column: Any, unread: np.ndarray | None = None, not_text: np.ndarray | None = None
-) -> tuple[list[str | None], np.ndarray]:
-    """Return the texts of a column of strings and the status of each row (N,) uint8.
-
-    Args:
-        column: Arrow column of any type of strings, or of nulls.
-        unread, not_text: masks (N,) of the rows that a reader could not read, or that have another kind of value.
-    """
-    try:
-        texts: list[str | None] = column.to_pylist()
-    except UnicodeDecodeError:  # the writer did not check its bytes
-        binary = column.cast(pa.large_string()).cast(pa.large_binary()).to_pylist()
-        texts = [None if cell is None else decoded(cell) for cell in binary]
-        unread = np.array([cell is not None and text is None for cell, text in zip(binary, texts, strict=True)])
-    codes = np.array([NULL if text is None else OK if text.strip() else EMPTY for text in texts], np.uint8)
-    for mask, status in ((not_text, NOT_TEXT), (unread, UNREADABLE)):
-        if mask is not None:
-            codes[mask] = status
-    return texts, codes
-
-
 def sample_texts(sources: Sequence[Source], settings: BulkSettings, count: int) -> list[str]:
     """Return the first texts of units spread over the sources; deterministic for the same sources.
 
@@ -142,9 +113,8 @@ def sample_texts(sources: Sequence[Source], settings: BulkSettings, count: int) 
     texts: list[str] = []
     for unit in (all_units[index] for index in indices):
         unit_texts: list[str] = []
-        for table, unread, not_text in read_unit(unit, sources[unit.source], settings):
-            cells, codes = read_texts(table.column(settings.column), unread, not_text)
-            unit_texts += [text for text, code in zip(cells, codes, strict=True) if text is not None and code == OK]
+        for _, table_texts, _ in read_unit(unit, sources[unit.source], settings):
+            unit_texts += table_texts
             if len(unit_texts) >= texts_per_unit:
                 break
         texts += unit_texts[:texts_per_unit]

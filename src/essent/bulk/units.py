@@ -12,8 +12,17 @@ import numpy as np
 import pyarrow as pa
 
 from essent._core.registry import did_you_mean
-from essent.bulk.lines import Rows, infer_fields, parse_rows, read_contents, read_range, to_json_table, with_header
-from essent.bulk.settings import OTHERS, BulkSettings, ModelSpec
+from essent.bulk.lines import (
+    Rows,
+    decoded,
+    infer_fields,
+    parse_rows,
+    read_contents,
+    read_range,
+    to_json_table,
+    with_header,
+)
+from essent.bulk.settings import EMPTY, NOT_TEXT, NULL, OK, OTHERS, UNREADABLE, BulkSettings, ModelSpec
 from essent.bulk.sources import BATCH_ROWS, SAMPLE, TABLES, Source, TableFile
 from essent.errors import DataError
 
@@ -101,14 +110,14 @@ def plan(sources: Sequence[Source], done: Mapping[str, int], rows_per_part: int)
 
 def read_unit(
     unit: Unit, source: Source, settings: BulkSettings, table: TableFile | None = None
-) -> Iterator[tuple[Any, np.ndarray | None, np.ndarray | None]]:
+) -> Iterator[tuple[Any, list[str], np.ndarray]]:
     """Yield the rows of a unit in order, some thousands at a time.
 
     Args:
         table: the open file of a Parquet or Arrow source, if there is one.
 
     Yields:
-        An Arrow table; masks (N,) bool of the unreadable rows, and of the rows whose value is not a text.
+        An Arrow table of N rows; the texts of those that have one; the status of each row (N,) uint8.
 
     Raises:
         DataError: the file is damaged or missing.
@@ -118,7 +127,7 @@ def read_unit(
     if source.kind in TABLES:
         columns = [column.name for column in fields]
         for rows in (table or TableFile(source)).read(unit.start, unit.stop, columns):
-            yield rows, None, None
+            yield rows, *_read_texts(rows.column(settings.column))
         return
     if unit.content is None:
         batches = read_range(source, unit.start, unit.stop)
@@ -130,10 +139,34 @@ def read_unit(
         if source.kind == "jsonl":
             cells = [None if row is None else row.get(settings.column) for row in records]
             not_text = np.array([cell is not None and not isinstance(cell, str) for cell in cells])
-            yield to_json_table(records, fields, settings.column, unlisted=not settings.id), unread, not_text
+            rows = to_json_table(records, fields, settings.column, unlisted=not settings.id)
         else:
+            not_text = None
             arrays = [[None if row is None else row[column.name] for row in records] for column in fields]
-            yield pa.table(arrays, schema=pa.schema(fields)), unread, None
+            rows = pa.table(arrays, schema=pa.schema(fields))
+        yield rows, *_read_texts(rows.column(settings.column), unread, not_text)
+
+
+def _read_texts(
+    column: Any, unread: np.ndarray | None = None, not_text: np.ndarray | None = None
+) -> tuple[list[str], np.ndarray]:
+    """Return the texts of the rows of a column of strings that have one, and the status of each row (N,) uint8.
+
+    Args:
+        column: Arrow column of any type of strings, or of nulls.
+        unread, not_text: masks (N,) of the rows that a reader could not read, or that have another kind of value.
+    """
+    try:
+        cells: list[str | None] = column.to_pylist()
+    except UnicodeDecodeError:  # the writer did not check its bytes
+        binary = column.cast(pa.large_string()).cast(pa.large_binary()).to_pylist()
+        cells = [None if content is None else decoded(content) for content in binary]
+        unread = np.array([content is not None and cell is None for content, cell in zip(binary, cells, strict=True)])
+    codes = np.array([NULL if cell is None else OK if cell.strip() else EMPTY for cell in cells], np.uint8)
+    for mask, status in ((not_text, NOT_TEXT), (unread, UNREADABLE)):
+        if mask is not None:
+            codes[mask] = status
+    return [cell for cell, code in zip(cells, codes.tolist(), strict=True) if cell is not None and code == OK], codes
 
 
 # -- columns and ranges of files --------------------------------------------------------------------------------------
