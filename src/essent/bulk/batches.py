@@ -74,8 +74,8 @@ def read_batches(units: Iterable[Unit], job: Job, model: Model) -> Iterator[Batc
             table = TableFile(source)
         batch: Batch | None = None
         tables = read_unit(unit, source, settings, table)
-        first = next(tables, (pa.schema(source.fields).empty_table(), [], np.zeros(0, np.uint8)))
-        for columns, texts, codes in chain([first], tables):
+        empty: tuple[Any, list[str], np.ndarray] = (pa.schema(source.fields).empty_table(), [], np.zeros(0, np.uint8))
+        for columns, texts, codes in chain([next(tables, empty)], tables):
             if batch is not None:
                 yield batch
             if settings.strict:
@@ -85,7 +85,7 @@ def read_batches(units: Iterable[Unit], job: Job, model: Model) -> Iterator[Batc
                 texts, rows, spans = _cut(texts, rows, settings, model)
             truncated = np.zeros(len(texts), bool) if settings.chunks_late else model.too_long(texts)
             batch = Batch(unit, columns, codes, texts, rows, truncated, spans)
-        assert batch is not None  # noqa: S101  (`first` is a batch)
+        assert batch is not None  # noqa: S101  (`empty` is a batch)
         batch.last = True
         yield batch
 

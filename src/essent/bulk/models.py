@@ -274,7 +274,7 @@ def _describe_modules(encoder: Any) -> tuple[dict[str, Any], Reading | None]:
     settings = [json.dumps(getattr(m, "get_config_dict", dict)(), default=str, sort_keys=True) for m in encoder]
     recipe = " + ".join(type(module).__name__ for module in encoder)
     metadata = _metadata(digest_of(encoder, spelled, settings, limit), recipe, _torch_in(encoder), limit)
-    if not hasattr(backend, "encode_batch_fast"):
+    if backend is None or not hasattr(backend, "encode_batch_fast"):
         return metadata, None
     room = None if limit is None else limit - backend.num_special_tokens_to_add(is_pair=False)
     return metadata, Reading(spelled, Frame((), ()), room, False, ())
