@@ -6,18 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Dense, Transformer
-from sentence_transformers.sentence_transformer.modules import Pooling
 
 from command_line import error, read_json, run, write_pairs, write_rows
 from essent import Encoder
 from essent.lab.explain.pair import explain_pair
 from essent.lab.explain.predictions import mask_predictions
-from essent.selection.evaluation import evaluate
 from essent.tasks.heros import load_heros, verdict
 from essent.tasks.result import load_results
-from essent.tasks.sample import sample_texts
 
 # -- minimal pairs -----------------------------------------------------------------------------------------------------
 
@@ -26,7 +21,7 @@ COMMAND = ("lab", "minimal-pairs", "evaluate")
 
 
 def test_recipes(tiny: str, few: Path, tmp_path: Path) -> None:
-    recipes = ("mean", "first-last | zscore", "weights=idf")
+    recipes = ("mean", "weights=idf")
     output, picture = tmp_path / "new" / "heros.json", tmp_path / "heros.png"
     completed = run(*COMMAND, "-m", tiny, "-r", *recipes, "-d", few, "--json", output, "--report", picture)
     task = load_heros(few)
@@ -55,40 +50,12 @@ def test_single_original_has_cosines(tiny: str, tmp_path: Path) -> None:
     assert "Cosines" in page.read_text()
 
 
-def test_models_as_they_are(tiny: str, few: Path, tmp_path: Path) -> None:
-    """A plain model, a saved Encoder, and a model with a layer that no recipe describes."""
-    task, saved, dense, output = load_heros(few), tmp_path / "saved", tmp_path / "dense", tmp_path / "heros.json"
-    encoder = Encoder(tiny, "first-last | zscore", device="cpu").fit(task.texts())
-    encoder.save(str(saved))
-    trained = SentenceTransformer(modules=[Transformer(tiny), Pooling(32, "mean"), Dense(32, 8)], device="cpu")
-    trained.save(str(dense))
-    completed = run(*COMMAND, "-m", tiny, saved, dense, "-d", few, "--json", output, "-q")
-    assert completed.stderr == ""
-    plain = SentenceTransformer(tiny, device="cpu")
-    for row, model in zip(load_results(output), (plain, encoder, trained), strict=True):
-        expected = task.run(model.encode).metrics["similarity"]
-        assert row.metrics["similarity"] == pytest.approx(expected, abs=1e-4)
-    for name in (saved, dense):
-        assert f"{name.parent.name}/{name.name}" in completed.stdout
-
-
-def test_a_sheet_to_annotate(few: Path, tmp_path: Path) -> None:
-    printed = run("lab", "minimal-pairs", "sheet", few, "--output", tmp_path / "sheet.csv", "--count", 2).stdout
-    assert f"{tmp_path / 'sheet.csv'}: 12 pairs" in printed
-    assert (tmp_path / "sheet.csv").read_text("utf-8").count("\n") >= 12
-
-
 # -- reproduce ---------------------------------------------------------------------------------------------------------
 
 
-def test_list() -> None:
-    result = run("lab", "reproduce")
-    for name in ("ditto-6", "promptbert-15", "stankevicius-A14", "heros-1"):
-        assert name in result.stdout
-
-
 def test_a_table(bert: Path, tmp_path: Path) -> None:
-    write_pairs(tmp_path / "sts" / "sts12.jsonl")
+    for name in ("sts12", "sts13"):
+        write_pairs(tmp_path / "sts" / f"{name}.jsonl")
     out = tmp_path / "cells.json"
     result = run(
         "lab", "reproduce", "ditto-6", "-m", str(bert), "--data-folder", str(tmp_path), "--only-columns", "STS12",
@@ -103,15 +70,11 @@ def test_a_table(bert: Path, tmp_path: Path) -> None:
     measured = {cell["row"]: cell["measured"] for cell in cells}
     assert measured["BERT static avg."] is not None
     assert measured["BERT static Ditto (Ours)"] is None
-
-
-def test_subset_of_the_tasks(bert: Path, tmp_path: Path) -> None:
-    for name in ("sts12", "sts13"):
-        write_pairs(tmp_path / "sts" / f"{name}.jsonl")
     chosen = ("--only-rows", "BERT static avg.", "--only-tasks", "sts12", "sts13")
     result = run("lab", "reproduce", "ditto-1", "-m", bert, "--data-folder", tmp_path, *chosen)
     assert "49.56" in result.stdout  # (42.38 + 56.74) / 2
     assert "Not run" not in result.stderr
+    assert all(name in run("lab", "reproduce").stdout for name in ("ditto-6", "heros-1"))
 
 
 # -- explain and templates ---------------------------------------------------------------------------------------------
@@ -127,53 +90,38 @@ def test_explain_a_pair(tiny: str, lines: Path, tmp_path: Path) -> None:
     assert all(f"{copy.cosine:.2f}" in done.stdout and copy.text in done.stdout for copy in pair.copies())
     assert all(note in done.stderr for note in pair.notes)
     assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    Encoder(tiny, "mean").calibrate(sample_texts()[:20]).save(str(tmp_path / "calibrated"))
-    done = run("lab", "explain", *words, "-m", tmp_path / "calibrated")
-    assert ", calibrated " in done.stdout
-    assert "share of 190 random pairs of 20 texts" in done.stdout
 
 
-def test_mask(tiny: str, lines: Path, tmp_path: Path) -> None:
+def test_mask(tiny: str, tmp_path: Path) -> None:
     out = tmp_path / "predictions.json"
     done = run("lab", "explain", "mask", "-m", tiny, "dogs", "a [red] cat", "--top", 3, "--denoised", "--json", out)
     predictions = mask_predictions(tiny, ["dogs", "a [red] cat"], top=3, denoised=True)
     assert read_json(out) == json.loads(json.dumps({"model": tiny, **predictions.to_dict()}))
     assert "after template denoising" in done.stdout
     assert "a [red] cat" in done.stdout
-    run("lab", "explain", "mask", "-m", tiny, "-t", lines, "--template", "T1")
 
 
 def test_bias(tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> None:
     folder = tmp_path / "bias"
     done = run("lab", "explain", "bias", "-m", tiny, "--texts", lines, "--data", pairs, "-o", folder)
     assert sorted(path.name for path in folder.iterdir()) == ["bias.json", "bias.png", "bias.svg", "bias.txt"]
-    values = read_json(folder / "bias.json")
-    scores = evaluate(tiny, ["static", "mean"], [str(pairs)])
-    for row in values["sentences"]:
-        assert list(row["spearman"].values()) == [pytest.approx(scores[row["recipe"]][0].main_score)]
+    assert [[*row["spearman"]] for row in read_json(folder / "bias.json")["sentences"]] == [["my-pairs"]] * 2
     assert "average cosine" in done.stdout
     assert "average cosine" in (folder / "bias.txt").read_text("utf-8")
     assert "not empty" in error("lab", "explain", "bias", "-m", tiny, "-o", folder)
-    run("lab", "explain", "bias", "-m", tiny, "-o", folder, "--force", "-q")
 
 
 def test_generated_templates(tiny: str, pairs: Path, t5: str, tmp_path: Path) -> None:
     words = tmp_path / "words.csv"
     words.write_text("word,definition\nmoon,a ball far from the earth\ndog,it runs and plays\n", "utf-8")
-    out, work = tmp_path / "out.json", tmp_path / "work"
-    start = ["lab", "templates", "-m", tiny, "-d", pairs, "--method", "generate", "--t5", t5, "--work", work]
-    start += ["--longest", 2]
-    run(*start, "--definitions", words, "--candidates", 300, "--json", out)
+    out, options = tmp_path / "out.json", ("--method", "generate", "--definitions", words, "--t5", t5, "--longest", 2)
+    run("lab", "templates", "-m", tiny, "-d", pairs, *options, "--work", tmp_path, "--candidates", 300, "--json", out)
     values = read_json(out)
     templates = [row["template"] for row in values["generated"]]
     assert "{text} [MASK]" in templates
     assert values["template"] in templates
     assert {t["recipe"] for t in values["trials"]} >= {"mean"}
-    generated = (work / "generated.json").read_text("utf-8")
-    run(*start, "--definitions", words, "--candidates", 300, "--json", out, "--force", "-q")
-    assert read_json(out)["provenance"]["encoded"] == 0
-    assert (work / "generated.json").read_text("utf-8") == generated
-    assert "another T5 or from other pairs" in error(*start, "--candidates", 300)
+    assert read_json(tmp_path / "generated.json")["candidates"] == 300
 
 
 # -- pretrain ----------------------------------------------------------------------------------------------------------
@@ -189,7 +137,6 @@ def test_pretrain(many: Path, lines: Path, tiny: str, tmp_path: Path) -> None:
     assert "Step 1 of 1: held-out loss" in completed.stderr
     texts = read_json(tmp_path / "model" / "training.json")["texts"]
     assert texts["train"] + texts["held_out"] == 63
-    run("encode", lines, "-m", tmp_path / "model", "-r", "prompt", "-o", tmp_path / "v.npy")
     assert "already contains a model" in error(*command)
 
 

@@ -33,7 +33,8 @@ def cosine(first: np.ndarray, second: np.ndarray) -> float:
     return float(first @ second / np.linalg.norm(first) / np.linalg.norm(second))
 
 
-def test_every_change_is_what_encoding_it_gives() -> None:
+def test_every_change_is_what_encoding_it_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TOKENS", 20)  # several passes
     encoder = Encoder(MODEL, "first-last")
     pair = explain_pair(encoder, FIRST, SECOND)
     vectors = dict(enumerate(encoder.encode([FIRST, SECOND]).astype(np.float64), start=1))
@@ -105,36 +106,24 @@ def test_default_prompts_count(bert: Path) -> None:
     assert pair.cosine == pytest.approx(prompted.cosine, abs=1e-6)
 
 
-def test_long_texts_run_in_several_passes(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = explain_pair(bert, CORPUS[0], CORPUS[1], "mean")
-    monkeypatch.setattr(module, "TOKENS", 20)
-    parts = explain_pair(bert, CORPUS[0], CORPUS[1], "mean")
-    assert [change.cosine for change in parts.changes] == pytest.approx(
-        [change.cosine for change in whole.changes], abs=1e-5
-    )
-
-
-def test_models_without_tokens_say_why(bert: Path) -> None:
+def test_notes_and_refusals(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dense = SentenceTransformer(modules=[Transformer(str(bert)), Pooling(32, "mean"), Dense(32, 8)], device="cpu")
     pair = explain_pair(dense, FIRST, SECOND)
     assert pair.recipe == "as saved"
     assert "No tokens of sentence 1: no recipe describes the model's modules." in pair.notes
     ensemble = explain_pair(bert, FIRST, SECOND, "template=T0+T1 weights=mask")
     assert "No tokens of sentence 2: the recipe adds several templates." in ensemble.notes
-
-
-def test_without_spacy(monkeypatch: pytest.MonkeyPatch, bert: Path) -> None:
-    monkeypatch.setitem(sys.modules, "spacy", None)
-    pair = explain_pair(bert, FIRST, SECOND)
-    assert pair.copies() == []
-    assert "No negations and typos" in pair.notes[0]
-    assert "essent[heros]" in pair.notes[0]
-
-
-def test_learned_recipes_need_texts(bert: Path) -> None:
+    with pytest.raises(InputError, match="second sentence is empty"):
+        explain_pair(bert, "a", " ")
+    with pytest.raises(InputError, match="no recipe describes"):
+        explain_pair(dense, FIRST, SECOND, fit_texts=CORPUS)
     with pytest.raises(NotFittedError):
         explain_pair(bert, FIRST, SECOND, "mean | zscore")
-    assert explain_pair(bert, FIRST, SECOND, "mean | zscore", fit_texts=CORPUS).recipe == "mean | zscore"
+    monkeypatch.setitem(sys.modules, "spacy", None)
+    fitted = explain_pair(bert, FIRST, SECOND, "mean | zscore", fit_texts=CORPUS)
+    assert (fitted.recipe, fitted.copies()) == ("mean | zscore", [])
+    assert "No negations and typos" in fitted.notes[0]
+    assert "essent[heros]" in fitted.notes[0]
 
 
 def test_pictures(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,8 +158,3 @@ def test_no_texts_overlap(bert: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         assert 0 <= box.x0 < box.x1 <= text.figure.figure.bbox.x1, text
     shared = [Bbox.intersection(first, second) for first, second in combinations(drawn.values(), 2)]
     assert max(min(box.width, box.height) for box in shared if box is not None) <= 1
-
-
-def test_refusals(bert: Path) -> None:
-    with pytest.raises(InputError, match="second sentence is empty"):
-        explain_pair(bert, "a", " ")

@@ -25,7 +25,7 @@ def pairs_of(rows: list[PairRow]) -> list[MinimalPair]:
 
 def test_all_six_subsets(resources: Resources, lenient: None, tmp_path: Path) -> None:
     written = []
-    for number, (texts, seed) in enumerate([(SENTENCES, 0), (SENTENCES * 2, 0), (SENTENCES, 1)]):
+    for number, (texts, seed) in enumerate([(SENTENCES * 2, 0), (SENTENCES, 0), (SENTENCES, 1)]):
         rows, quality = build(texts, resources, seed=seed)
         write_rows(rows, tmp_path / f"{number}.jsonl")
         written.append((tmp_path / f"{number}.jsonl").read_bytes())
@@ -75,23 +75,21 @@ def test_the_report_counts_every_sentence(resources: Resources, lenient: None) -
 
 def test_surest_originals_come_first(resources: Resources, lenient: None) -> None:
     originals, good = {}, {}
-    for n, seed in ((2, 0), (4, 0), (6, 0), (6, 1)):
+    for n, seed in ((2, 0), (6, 0), (6, 1)):
         rows, quality = build(SENTENCES, resources, n=n, seed=seed)
         originals[n, seed] = list(dict.fromkeys(row.original for row in rows))
         good[n] = quality.good
         assert quality.fallen["wanted"] == {"others ranked higher, or came first": quality.left["typo"] - n}
-    assert originals[6, 0][:4] == originals[4, 0]
-    assert originals[4, 0][:2] == originals[2, 0]
+    assert originals[6, 0][:2] == originals[2, 0]
     assert originals[6, 0] == originals[6, 1]
     assert 1 > math.prod(good[2].values()) > math.prod(good[6].values()) > 0
 
 
 def test_looking_stops(resources: Resources, lenient: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[build.__module__], "CHUNK", 4)
-    calls: list[tuple[int, int]] = []
-    rows, quality = build(SENTENCES, resources, n=1, look_at=5, progress=lambda done, all: calls.append((done, all)))
+    rows, quality = build(SENTENCES, resources, n=1, look_at=5, progress=True)
     assert len({row.original for row in rows}) == 1
-    assert quality.seen == calls[-1][0] == calls[-1][1] == 8 < len(SENTENCES)
+    assert quality.seen == 8 < len(SENTENCES)
     *_, everything = build(SENTENCES, resources, n=1000, look_at=1)
     assert everything.seen == len(SENTENCES)
 

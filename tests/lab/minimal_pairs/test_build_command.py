@@ -53,6 +53,7 @@ def test_all_subsets_and_the_report(texts: Path, tmp_path: Path, wordnet_folder:
     for word in (*SUBSETS, "the paper's HEROS: R1 92.9", "a question 1", f"Lev and Len in tokens of {masked_folder}"):
         assert word in console.stdout, word
     assert "all follow the rule" in run("check", output).stdout
+    assert "sheet.csv: 12 pairs" in run("sheet", output, "-o", tmp_path / "sheet.csv", "--count", 2).stdout
 
 
 def test_without_wordnet_and_model(texts: Path, tmp_path: Path) -> None:

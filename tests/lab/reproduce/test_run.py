@@ -14,7 +14,7 @@ from scipy import stats
 from essent import Encoder, evaluate
 from essent.errors import InputError
 from essent.lab.explain.importance import head_agreement, impact_agreement
-from essent.lab.reproduce.published import find_table, tables
+from essent.lab.reproduce.published import find_table, only_tasks, tables
 from essent.lab.reproduce.results import (
     Reproduction,
     Score,
@@ -48,12 +48,12 @@ def values(done: Reproduction) -> dict[tuple[str, str], float]:
     return {(m.cell.row, m.cell.column): m.score.value for m in done.cells if m.score is not None}
 
 
-SLOW = {"stankevicius-4", "stankevicius-A1", "promptbert-1", "ditto-3"}
+QUICK = {"ditto-6", "promptbert-9", "heros-1"}
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in tables() if name not in SAME],
+    [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in tables() if name not in SAME],
 )
 def test_every_table_runs(name: str, deep: Callable[[str], str], toy_data: Path) -> None:
     large = name in {"stankevicius-4", "stankevicius-A9"}
@@ -109,7 +109,7 @@ def test_averaged_columns(deep: Callable[[str], str], toy_data: Path, tmp_path: 
         assert done[cell] == pytest.approx(result.main_score, abs=1e-3), cell
     assert values(run(corpus=CORPUS, contexts=folder)) == pytest.approx(done)
     assert "no averaged token vectors and no corpus given" in problems(run())
-    several = problems(run([model, deep("electra")], contexts=folder))
+    several = problems(run([model, model], contexts=folder))
     assert several == {"averaged token vectors belong to one model, several were given"}
 
 
@@ -131,7 +131,8 @@ def test_corpus_measures(deep: Callable[[str], str], toy_data: Path) -> None:
 
 def test_several_checkpoints(deep: Callable[[str], str], toy_data: Path) -> None:
     def figures(models: object) -> dict[tuple[str, str], float]:
-        return values(run_table(find_table("promptbert-10"), {"promptbert-unsup": models}, data=toy_data))
+        table = only_tasks(find_table("promptbert-10"), {"stsb", "sickr"}.__contains__)
+        return values(run_table(table, {"promptbert-unsup": models}, data=toy_data))
 
     models = [deep("bert"), deep("electra")]  # any other model will do
     alone = [figures(model)["PromptBERT", "Mean"] for model in models]
@@ -174,11 +175,10 @@ def result(metric: str, value: float, n: int, **provenance: object) -> Result:
 
 
 def test_error_of_a_correlation_is_its_spread_over_samples() -> None:
-    draw = np.random.default_rng(0)
-    samples = [draw.multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]], size=200).T for _ in range(2000)]
-    for metric, function in (("spearman", stats.spearmanr), ("pearson", stats.pearsonr)):
-        correlations = [float(function(*sample).statistic) for sample in samples]
-        score = score_of(result(metric, 100 * float(np.mean(correlations)), 200))
+    samples = np.random.default_rng(0).multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]], size=(2000, 200))  # (S,N,2)
+    for metric, values_of in (("spearman", stats.rankdata(samples, axis=1)), ("pearson", samples)):
+        correlations = stats.zscore(values_of, axis=1).prod(axis=2).mean(axis=1)  # (S,)
+        score = score_of(result(metric, 100 * float(correlations.mean()), 200))
         assert score.error == pytest.approx(100 * np.std(correlations), rel=0.1), metric
         assert score.half_width == 1.96 * score.error
 

@@ -51,8 +51,8 @@ def pair(
         column: Column with the texts of --fit, in .jsonl, .csv, .tsv and .parquet files.
         output: Also draw a picture: .png, .svg or .pdf.
     """
-    if fit is not None and recipe is None:
-        raise InputError("--fit needs a recipe to fit. Add one with --recipe.")
+    if recipe is None:
+        opt.refuse({"--fit": fit}, "needs a recipe to fit. Add one with --recipe.")
     parsed = None if recipe is None else Recipe.parse(recipe)
     check_output(output, run.force, PICTURES)
     if output is not None:

@@ -99,9 +99,7 @@ def reproduce(
     )
     write_json_file(json_file, partial(write_json, value=to_dict(done)))
     head = f"{published.name}: {published.caption}. First line: measured ± 95 %; second line: published (difference)."
-    models = done.models.items()
-    used = [f"Run with {', '.join(names)} instead of the paper's {published.models[role]}." for role, names in models]
-    show_lines([head, *used], json_file)
+    show_lines([head], json_file)
     results(json_file).print(render(done))
     show_lines([summary(done)], json_file)
     for line in settings_of(done):

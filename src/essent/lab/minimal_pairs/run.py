@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from essent._core.display import text_progress
 from essent._core.types import TextsLike
 from essent.errors import DataError, InputError
 from essent.lab.minimal_pairs.check import make_typo
@@ -183,7 +184,7 @@ def build(
     n: int = 1000,
     seed: int = 0,
     look_at: int = 20,
-    progress: Callable[[int, int], object] | None = None,
+    progress: bool = False,
 ) -> tuple[list[PairRow], Quality]:
     """Build minimal pairs of `n` sentences, each with all subsets that the resources allow.
 
@@ -191,7 +192,7 @@ def build(
         texts: texts of one or more sentences; duplicate sentences count once.
         look_at: sentences examined per requested original, or more if that yields fewer than `n` originals. The
             originals whose synonym and antonym are most probably good are returned; without a model, the first ones.
-        progress: called with the number of sentences examined so far, and the number to examine.
+        progress: show a progress bar.
 
     Returns:
         The rows, with all subsets of one original together, and a report. The best originals come first; without a
@@ -224,15 +225,17 @@ def build(
     excluded: dict[str, Counter[str]] = {name: Counter() for name in (*FILTERS, *LATER_FILTERS)}
     used_texts: set[str] = set()
     seen = 0
-    while seen < least or (seen < len(order) and len(built) < n):
-        for outcome in _outcomes(order[seen : seen + CHUNK], resources, chooser, used_texts, seed):
-            if isinstance(outcome, Built):
-                built.append(outcome)
-            else:
-                excluded[outcome.filter][outcome.reason] += 1
-        seen = min(seen + CHUNK, len(order))
-        if progress is not None:
-            progress(seen, max(least, seen))
+    total = least if chooser is not None else len(order)
+    with text_progress(total, progress, desc="Sentences", unit="sentence", estimated=True) as show:
+        while seen < least or (seen < len(order) and len(built) < n):
+            chunk = order[seen : seen + CHUNK]
+            for outcome in _outcomes(chunk, resources, chooser, used_texts, seed):
+                if isinstance(outcome, Built):
+                    built.append(outcome)
+                else:
+                    excluded[outcome.filter][outcome.reason] += 1
+            seen += len(chunk)
+            show(len(chunk))
     built.sort(key=lambda original: both(*original.chances) if original.chances else 0.0, reverse=True)
     chosen = built[:n]
     excluded["wanted"] = Counter({"others ranked higher, or came first": len(built) - len(chosen)})

@@ -149,12 +149,12 @@ def pretrain(
         model,
         arguments,
         masking,
+        note,
         data_collator=default_data_collator,
         train_dataset=sequences,
         eval_dataset=held_out_rows,
         processing_class=tokenizer,
     )
-    trainer.add_callback(Notes(note))
     if progress:
         trainer.add_callback(LossBar())
     if resume:
@@ -276,11 +276,14 @@ class MaskedTrainer(Trainer):
     Args:
         masking: from `masking_of`. Its masks come from torch's random numbers, whose state is in every checkpoint, so
             a resumed run has the same masks as an uninterrupted one. Rows with labels retain their masks.
+        note: called with a line about each validation.
     """
 
-    def __init__(self, model: Any, arguments: TrainingArguments, masking: Any, **parts: Any) -> None:
+    def __init__(
+        self, model: Any, arguments: TrainingArguments, masking: Any, note: Callable[[str], None], **parts: Any
+    ) -> None:
         super().__init__(model, arguments, compute_metrics=masked_scores, **parts)
-        self.masking = masking
+        self.masking, self.note = masking, note
         self.remove_callback(PrinterCallback)
         self.add_callback(FiniteGradients)
 
@@ -308,6 +311,17 @@ class MaskedTrainer(Trainer):
         with quick_dropout(self.args.device.type, model):
             return super().training_step(model, inputs, num_items_in_batch)
 
+    def evaluate(self, *arguments: Any, **parts: Any) -> dict[str, float]:
+        """Validate, and report loss and accuracy."""
+        metrics = super().evaluate(*arguments, **parts)
+        if self.is_world_process_zero():
+            with tqdm.external_write_mode():
+                self.note(
+                    f"Step {self.state.global_step} of {self.state.max_steps}: held-out loss "
+                    f"{metrics['eval_masked_loss']:.3f}, accuracy {metrics['eval_masked_accuracy']:.3f}"
+                )
+        return metrics
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         with checkpoints.writing_checkpoint(self):
             super()._save_checkpoint(model, trial)
@@ -325,19 +339,3 @@ class FiniteGradients(TrainerCallback):
                 f"{checkpoints.checkpoint_note(Path(str(args.output_dir)))} Try a learning rate below "
                 f"{args.learning_rate:g}, a longer warmup or precision='float32'."
             )
-
-
-class Notes(TrainerCallback):
-    """Callback that calls `note` with a line about each validation."""
-
-    def __init__(self, note: Callable[[str], None]) -> None:
-        self.note = note
-
-    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
-        """Report the held-out loss and accuracy."""
-        if state.is_world_process_zero:
-            with tqdm.external_write_mode():
-                self.note(
-                    f"Step {state.global_step} of {state.max_steps}: held-out loss {metrics['eval_masked_loss']:.3f}, "
-                    f"accuracy {metrics['eval_masked_accuracy']:.3f}"
-                )

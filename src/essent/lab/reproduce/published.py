@@ -30,6 +30,7 @@ from essent.errors import UnknownNameError
 from essent.recipe.recipe import Recipe
 
 PAPERS = ("ditto", "promptbert", "stankevicius", "heros")
+parse_recipe, make_recipe = cache(Recipe.parse), cache(Recipe)  # thousands of cells share a few hundred recipes
 
 
 @dataclass(frozen=True)
@@ -109,13 +110,11 @@ class Cell:
             return text
 
         if text := settings.get("recipe"):
-            return Recipe.parse(
-                fill(settings.get("prompt", text) if text == "prompt" else text)
-            )  # the model's template
+            return parse_recipe(fill(settings.get("prompt", text) if text == "prompt" else text))  # the model's prompt
         if not {"layers", "template"} & {*settings}:
             return None
         template, weights = settings.get("template"), settings.get("weights", "uniform")
-        return Recipe(
+        return make_recipe(
             settings.get("templates", {}).get(template, template),
             fill(settings.get("layers", "L")) + "-bias" * bool(settings.get("denoised")),
             settings.get("uniform", weights) if weights == "uniform" else weights,
@@ -208,7 +207,8 @@ def find_table(name: str) -> Table:
 def _read(paper: str) -> tuple[Table, ...]:
     import yaml
 
-    content = yaml.safe_load((files("essent.lab.reproduce") / "papers" / f"{paper}.yaml").read_text(encoding="utf-8"))
+    text = (files("essent.lab.reproduce") / "papers" / f"{paper}.yaml").read_text(encoding="utf-8")
+    content = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 — the C loader is safe too
     return tuple(
         Table(
             name=f"{content['paper']}-{number}",
