@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -78,7 +79,7 @@ def templates(
     search: Any
     if method == "greedy":
         search = search_templates(model, pairs, find_grammar(grammar or "promptbert"), work=options.work, **shared)
-        written = {"steps": [{"slot": s.slot, "chosen": s.chosen, "scores": s.scores} for s in search.steps]}
+        written = {"steps": [asdict(step) for step in search.steps]}
         for step in search.steps:
             show_note(f"{step.slot}: {step.chosen!r}")
     else:
