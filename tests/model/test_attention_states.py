@@ -84,7 +84,7 @@ def assert_same(actual: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_allclose(actual, expected, atol=1e-5 * max(1.0, np.abs(expected).max()))
 
 
-@pytest.mark.parametrize("family", daily(FAMILIES, "bert", "gpt2", "llama", "t5"))
+@pytest.mark.parametrize("family", daily(FAMILIES, "bert", "gpt2", "llama"))
 def test_states_equal_a_plain_script(family: str, model_folder: Folders) -> None:
     """Mean over the tokens, alone, in a batch, and padded on the left."""
     folder = model_folder(family)

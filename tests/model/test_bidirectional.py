@@ -72,7 +72,7 @@ def test_a_bidirectional_checkpoint_is_respected(family: str, asking: Callable[.
         np.testing.assert_allclose(vectors, by_script(folder, short), atol=1e-5)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "gemma3_text"])
+@pytest.mark.parametrize("family", daily(["gpt2", "gemma3_text"], "gemma3_text"))
 def test_the_option_equals_a_bidirectional_checkpoint(
     family: str, folder_of: Callable[[str], Path], asking: Callable[..., Path], tmp_path: Path
 ) -> None:

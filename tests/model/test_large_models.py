@@ -29,9 +29,8 @@ from essent.errors import EngineError, MissingDependencyError, ModelError
 from essent.model.loading import with_default_dtype
 from essent.training.run import open_encoder
 from families import build_family
-from samples import TEXTS
+from samples import TEXTS, daily
 
-RECIPES = ("mean", "layers=1", "prompteol")
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The following device_map keys do not match"),  # of layers that are not loaded
     pytest.mark.filterwarnings("ignore:Attempting to save a model with offloaded modules"),
@@ -96,7 +95,7 @@ def test_the_dtype_of_loaded_and_saved_models(decoder: Path, tmp_path: Path) -> 
 # -- device maps ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", daily(["mean", "layers=1", "prompteol"], "mean", "layers=1"))
 def test_weights_on_disk_give_the_same_vectors(
     recipe: str, decoder: Path, offloaded: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -64,7 +64,7 @@ def test_equals_scikit_learn_where_values_are_shared_and_not_round(rows: int, ki
         np.testing.assert_allclose(ours(vectors, vectors, count), theirs(vectors, vectors, count), atol=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     fitted_on=arrays(np.float64, (12, 3), elements=st.sampled_from(ODD) | st.floats(-5, 5)),
     new=arrays(np.float64, (9, 3), elements=st.sampled_from(ODD) | st.floats(-6, 6)),

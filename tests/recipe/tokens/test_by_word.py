@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 
@@ -69,6 +69,7 @@ def apart(request: pytest.FixtureRequest) -> tuple[object, list[WordIds]]:
     return tokenizer, [WordIds(plain(tokenizer), ["a", "the", "t"]), WordIds(plain(tokenizer), [])]
 
 
+@settings(max_examples=30)
 @given(st.lists(ANY_TEXT, min_size=1, max_size=5))
 def test_ids_by_words_are_the_ids_of_whole_texts(apart: tuple[object, list[WordIds]], texts: list[str]) -> None:
     tokenizer, by_word_variants = apart
