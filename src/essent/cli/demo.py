@@ -84,7 +84,8 @@ def draw(path: Path, compared: Sequence[Comparison], changes: Result) -> None:
     gains = []
     for gain in compared:
         label = gain.first if gain.second == "mean" else f"{gain.first} over {gain.second}"
-        gains.append((Row(label, int(not gain.is_better)), Number(gain.difference, gain.low, gain.high)))
+        colour = 0 if gain.is_better else 1 if gain.is_worse else 2
+        gains.append((Row(label, colour), Number(gain.difference, gain.low, gain.high)))
     similarities = []
     for subset in (*KEPT, *CHANGED):
         if values := changes.subsets.get(subset):
@@ -92,7 +93,7 @@ def draw(path: Path, compared: Sequence[Comparison], changes: Result) -> None:
             number = Number(mean, values.get("low"), values.get("high"))
             similarities.append((Row(subset, int(subset in CHANGED)), number))
     figures = (
-        Bars("Gain in Spearman ×100 over mean", gains, 1, "Lines: 95 % intervals; blue: significantly better."),
+        Bars("Gain in Spearman ×100 over mean", gains, 1, "Lines: 95 % intervals; blue: better, red: worse."),
         Bars("Similarity to the original", similarities, 2, "1 is the same sentence; blue: the same meaning."),
     )
     write_arranged(Report(f"{MODEL}: which recipe is better, and what it notices", [Section("", figures)]), path)
