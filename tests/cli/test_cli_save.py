@@ -96,7 +96,7 @@ def test_a_graph_and_its_use(tiny: str, lines: Path, pairs: Path, tmp_path: Path
     assert table.split()[-1] == own.split()[-1]
     for command in (("encode", lines, "-o", tmp_path / "other.npy"), ("evaluate", "-d", pairs)):
         assert "with its own recipe" in error(*command, "-m", folder, "-r", "mean")
-    assert "does not accept device" in error("encode", lines, "-m", folder, "-o", vectors, "-f", "--device", "cpu")
+    assert "takes no device" in error("encode", lines, "-m", folder, "-o", vectors, "-f", "--device", "cpu")
 
 
 @pytest.mark.slow
