@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 
 import essent
@@ -18,26 +19,45 @@ from essent.bulk import ray_cluster
 
 
 class Fatal(essent.StaticEncoder):
-    """Ends its process at one text."""
+    """Ends its process at one text, as often as there are files named `fatal-N`."""
+
+    room: Path
 
     def encode(self, sentences: Any, *positional: Any, **settings: Any) -> np.ndarray:
         if any("fatal" in text for text in sentences):
-            os.kill(os.getpid(), signal.SIGKILL)
+            for path in sorted(self.room.glob("fatal-*")):
+                path.unlink()
+                os.kill(os.getpid(), signal.SIGKILL)
         return super().encode(sentences, *positional, **settings)
 
 
+def fatal(root: Path, times: int) -> Fatal:
+    """The static encoder of the folder, which ends so many processes."""
+    encoder = Fatal(essent.StaticEncoder.load(root / "static").table)
+    encoder.room = root
+    for number in range(times):
+        (root / f"fatal-{number}").touch()
+    return encoder
+
+
 def main(case: str, address: str, root: Path) -> None:
+    source: str | Path = root / "a.txt"
     model: Any = root / "static"
-    if case == "unseen output":
+    if case == "unseen source":  # in the memory of a node there is no such file
+        fsspec.filesystem("memory").pipe_file("/a.txt", b"one\ntwo\n")
+        source = "memory://a.txt"
+    elif case == "unseen output":
         ray_cluster.write_text = lambda path, text: None  # as where the nodes have another folder of this name
-    else:
-        model = Fatal(essent.StaticEncoder.load(root / "static").table)
+    elif case == "fatal":
+        model = fatal(root, 100)
+    elif case == "fatal twice":
+        model = fatal(root, 2)
     try:
-        run = essent.encode(root / "a.txt", model, root / "out", ray=address, rows_per_part=20, workers=7)
+        run = essent.encode(source, model, root / "out", ray=address, rows_per_part=20, workers=7)
     except essent.EssentError as error:
         print(f"{type(error).__name__}: {error}")
     else:
-        print(f"{run.rows} rows")
+        print(f"{run.rows} rows, {run.resumed} resumed")
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ if __name__ == "__main__":
     process.join()
     sys.exit(process.exitcode)
 """
-METHODS = [method for method in ("spawn", "fork") if method in multiprocessing.get_all_start_methods()]
+METHODS = [method for method in ("spawn", "forkserver", "fork") if method in multiprocessing.get_all_start_methods()]
 
 
 def run_script(code: str, *words: object) -> subprocess.CompletedProcess[str]:

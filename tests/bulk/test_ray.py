@@ -19,7 +19,7 @@ import pytest
 from bulk_helpers import contents, sentences, table_of, write_sources
 
 from command_line import PROGRAM, environment
-from essent import EssentError
+from essent import EssentError, StaticEncoder
 from essent.bulk import ray_cluster
 from essent.bulk.models import open_encoder, ready
 from essent.bulk.parts import read_parts
@@ -214,12 +214,23 @@ def run_case(case: str, root: Path, nodes: Nodes) -> str:
 @pytest.mark.parametrize(
     ("case", "pattern"),
     [
+        ("unseen source", r"DataError: On the node \S+ \([0-9.]+\): .*a\.txt cannot be read"),
         ("unseen output", r"DataError: On the node \S+ \([0-9.]+\): .*out is not the driver's output folder"),
         ("fatal", r"DataError: part-00000-0000\d\d\.parquet has ended 4 processes"),
     ],
 )
 def test_messages(case: str, pattern: str, root: Path, three_nodes: Nodes) -> None:
     assert re.match(pattern, run_case(case, root, three_nodes))
+
+
+@pytest.mark.slow
+def test_killed_worker_is_replaced(root: Path, three_nodes: Nodes) -> None:
+    output = run_case("fatal twice", root, three_nodes)
+    rows = len((root / "a.txt").read_text("utf-8").splitlines())
+    assert output == f"{rows} rows, 0 resumed"
+    assert not list(root.glob("fatal-*"))
+    encode(root / "a.txt", StaticEncoder.load(root / "static"), root / "one", rows_per_part=20)
+    assert contents(root / "out") == contents(root / "one")
 
 
 # -- without a cluster ------------------------------------------------------------------------------------------------

@@ -207,6 +207,20 @@ def test_overload_is_refused_with_retry_after(patient: Running) -> None:
     assert answers[1].json()["error"]["type"] == "rate_limit_error"
 
 
+def test_request_timeout(graph: Prepared) -> None:
+    with (
+        running([graph], timeout=0.5, quiet_timeout=LIMIT, batch_timeout=LIMIT) as server,
+        paused(server.engine_pid),
+    ):
+        answer = httpx.post(server.url + "/v1/embeddings", json={"input": "a text", "model": "tiny"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "deadline_exceeded")
+
+
+def test_a_server_without_its_page(static: Prepared) -> None:
+    with running([static], no_page=True) as server:
+        assert httpx.get(server.url, headers={"accept": "text/html"}).content == b""
+
+
 def test_browsers_may_call_from_named_pages_only(guarded: Running) -> None:
     requested = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
     for origin, allowed in (("https://example.org", "https://example.org"), ("https://other.org", None)):

@@ -1,4 +1,4 @@
-"""`essent serve` as users start it: signals, exit codes, variables; a stop loses no request."""
+"""`essent serve` as users start it: signals, exit codes, variables, control groups; a stop loses no request."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
+from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import fields
+from http.client import HTTPConnection
 from pathlib import Path
 
 import httpx
@@ -23,14 +27,17 @@ import pytest
 import essent
 from command_line import run
 from essent import StaticEncoder
+from essent._core.lazy import IN_TORCH
+from essent._core.machine import ROOT
 from essent.serving.prepared import Prepared
 from essent.serving.settings import Settings
+from hidden_modules import hiding
 from servers import COMMAND, Running, paused, started
-from test_without_torch import PRELUDE
 from waiting import LIMIT, wait_until
 
 BODY = b'{"inputs": "a dog runs"}'
 REQUEST = b"POST /embed HTTP/1.1\r\nhost: here\r\ncontent-length: %d\r\n\r\n%b" % (len(BODY), BODY)
+FILES = {"cpu": ("cpu.max", "cpu.cfs_quota_us"), "memory": ("memory.max", "memory.limit_in_bytes")}  # version 2, 1
 
 
 def children_of(pid: int) -> list[psutil.Process]:
@@ -44,7 +51,8 @@ def spawned_by(pid: int) -> psutil.Process:
 
 
 @pytest.mark.slow
-def test_a_graceful_stop(graph_folder: Path, static_folder: Path) -> None:
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
+def test_a_graceful_stop(graph_folder: Path, static_folder: Path, kind: int) -> None:
     """What runs is finished, what is new is refused, the engine's process ends too, and the exit code is 0."""
     body = {"inputs": [f"number {number} of many texts" * 3 for number in range(1500)]}
     patient = ("--port", "0", "--quiet-timeout", str(LIMIT), "--batch-timeout", str(LIMIT))
@@ -58,7 +66,7 @@ def test_a_graceful_stop(graph_folder: Path, static_folder: Path) -> None:
         with paused(spawned_by(process.pid).pid):
             call = pool.submit(httpx.post, url + "/embed", json=body)
             wait_until(lambda: "te_queue_size 0" not in httpx.get(url + "/metrics").text)
-            process.send_signal(signal.SIGTERM)
+            process.send_signal(kind)
             wait_until_refused(int(url.rpartition(":")[2]))
         answer = call.result()
         assert process.wait(LIMIT) == 0
@@ -112,7 +120,7 @@ def test_changed_folder_is_not_served(static_folder: Path, tmp_path: Path) -> No
 @pytest.mark.slow
 def test_static_encoder_is_served_without_torch(static_folder: Path, tmp_path: Path) -> None:
     """In processes that find no library of the extra `torch`, the one that verifies included."""
-    (tmp_path / "sitecustomize.py").write_text(PRELUDE, "utf-8")
+    (tmp_path / "sitecustomize.py").write_text(hiding(IN_TORCH), "utf-8")
     path = os.pathsep.join([str(tmp_path), str(Path(essent.__file__).parents[1])])
     with started(f"small={static_folder}", "--port", "0", PYTHONPATH=path) as (process, _, url):
         vectors = httpx.post(url + "/embed", json={"inputs": "two dogs", "normalize": False}).json()
@@ -234,6 +242,44 @@ def test_stop_answers_every_received_request(static: Prepared) -> None:
     assert (server.server.answered, server.server.unfinished) == (1 + len(used) + len(new), 0)
 
 
+def send_until_refused(port: int, statuses: Counter[str], stop: threading.Barrier) -> None:
+    """Request after request, until the server says that it is gone."""
+    while True:
+        try:
+            connection = HTTPConnection("127.0.0.1", port, timeout=LIMIT)
+            connection.connect()
+        except ConnectionRefusedError:
+            return
+        close = False
+        while not close:
+            connection.request("POST", "/embed", BODY)
+            with connection.getresponse() as answer:
+                answer.read()
+            statuses[str(answer.status)] += 1
+            if statuses["200"] == 5:
+                stop.wait(LIMIT)
+            close = answer.will_close
+        connection.close()
+
+
+@pytest.mark.slow
+def test_sigterm_under_load(static_folder: Path) -> None:
+    """Whatever a client has sent is answered, or its connection refused before it sends anything."""
+    clients = 12
+    statuses, stop = [Counter[str]() for _ in range(clients)], threading.Barrier(clients + 1)
+    with started(str(static_folder), "--port", "0") as (process, lines, url):
+        with ThreadPoolExecutor(clients) as pool:
+            port = int(url.rpartition(":")[2])
+            running = [pool.submit(send_until_refused, port, counts, stop) for counts in statuses]
+            stop.wait(LIMIT)
+            process.send_signal(signal.SIGTERM)
+            for client in running:
+                client.result(LIMIT)
+        assert process.wait(LIMIT) == 0
+    assert {status for counts in statuses for status in counts} == {"200"}
+    assert lines[-1].endswith("left unfinished: 0.\n")
+
+
 @pytest.mark.slow
 def test_forced_stop_counts_unfinished_requests(static_folder: Path) -> None:
     """The second Ctrl+C waits for nobody: who waits is told, and so is who stopped it."""
@@ -253,3 +299,43 @@ def test_forced_stop_counts_unfinished_requests(static_folder: Path) -> None:
     assert b"The server stopped before the request was done" in answer
     assert lines[-1] == "Stopped. Requests answered after the signal: 0; left unfinished: 1.\n"
     assert not any("Traceback" in line for line in lines)
+
+
+# -- control groups: real limits, as containers and systemd set them ---------------------------------------------------
+
+
+@contextmanager
+def control_group(controller: str, limits: tuple[str, str]) -> Iterator[list[str]]:
+    """The words before a command that runs it in a limited group; skips where the machine lets nobody make one."""
+    first_version = (ROOT / controller).is_dir()
+    group = (ROOT / controller if first_version else ROOT) / f"essent-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / FILES[controller][first_version]).write_text(limits[first_version], "ascii")
+    except OSError as error:
+        if group.exists():
+            group.rmdir()
+        pytest.skip(f"No control group can be limited here: {error}")
+    try:
+        yield ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group / "cgroup.procs")]
+    finally:
+        while (group / "cgroup.procs").read_text("ascii"):  # multiprocessing's helper is on its way out
+            time.sleep(0.01)
+        group.rmdir()
+
+
+def test_the_share_of_a_group_is_counted() -> None:
+    command = [sys.executable, "-c", "from essent._core.machine import cores; print(cores())"]
+    with control_group("cpu", ("50000 100000", "50000")) as limited:
+        assert subprocess.check_output([*limited, *command], text=True) == "1\n"
+
+
+@pytest.mark.slow
+def test_out_of_memory_is_reported(bert: Path) -> None:
+    """The process that loads the model imports torch, which needs more than the group may have."""
+    with control_group("memory", ("200000000", "200000000")) as limited:
+        command = [*limited, *COMMAND, str(bert), "--engine", "torch", "--port", "0"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2
+    assert "lacked memory" in done.stderr
+    assert "Traceback" not in done.stderr

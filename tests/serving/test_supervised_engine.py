@@ -35,7 +35,7 @@ from waiting import LIMIT, wait_until
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["torch", "openvino"])
+@pytest.mark.parametrize("engine", ["torch", "onnx", "openvino"])
 def test_vectors_of_a_fitted_encoder_with_a_prompt(bert: Path, tmp_path: Path, engine: str) -> None:
     """Two models in one engine: a saved recipe that learned counts and a shaping, and the plain model."""
     prompts = {"query": "query: ", "passage": "passage: "}

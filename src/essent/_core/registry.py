@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Argument = int | float | str
+signature_of = cache(inspect.signature)  # it takes longer than the rest of a spec, and a search has thousands
 
 
 def did_you_mean(name: str, known: list[str]) -> str:
@@ -157,7 +158,7 @@ class Registry(Generic[T]):
         """
         name, positional, keyword = split_spec(spec)
         part = self[name]
-        signature = inspect.signature(part)
+        signature = signature_of(part)
         try:
             signature.bind(*positional, **keyword)
         except TypeError as error:

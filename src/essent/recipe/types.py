@@ -9,13 +9,12 @@ Letters used in shapes throughout the project:
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from essent._core.registry import format_spec
+from essent._core.registry import format_spec, signature_of
 from essent.errors import RecipeError
 
 if TYPE_CHECKING:
@@ -128,7 +127,7 @@ class Part:
 
     def spec(self) -> str:
         """Return the shortest text from which the registry creates an equal part."""
-        defaults = {key: p.default for key, p in inspect.signature(type(self)).parameters.items()}
+        defaults = {key: p.default for key, p in signature_of(type(self)).parameters.items()}
         return format_spec(self.name, {key: getattr(self, key) for key in defaults}, defaults)
 
 

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +99,7 @@ class Prepared:
         if self.static is None:
             return self.reading.ids(texts)
         ids, lengths = self.static.ids(texts)
-        return np.split(ids, np.cumsum(lengths)[:-1])
+        return [ids[start:stop] for start, stop in pairwise([0, *np.cumsum(lengths).tolist()])]
 
 
 def named(model: str) -> tuple[str, str]:

@@ -255,19 +255,24 @@ class Checkpoint:
                         "same ones, choose another path, or delete the file."
                     )
                 arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  not a dictionary
-        except (OSError, ValueError, SafetensorError) as error:
+            done, count, frequency = int(metadata["done"]), arrays["count"], arrays["frequency"]
+            observed, held_out_count = torch.from_numpy(arrays["seen"]), arrays["held_out.count"]
+            tables, held_out_tables = (
+                {layer: torch.from_numpy(arrays[f"{name}.{layer}"]) for layer in sums.tables}
+                for name in ("layer", "held_out")
+            )
+            alone = {layer: arrays[f"alone.{layer}"] for layer in sums.tables}
+            vectors = None if sums.vectors is None else np.zeros_like(sums.vectors)
+            if vectors is not None:
+                vectors[: len(arrays["vectors"])] = arrays["vectors"]
+        except (OSError, ValueError, KeyError, SafetensorError) as error:
             if renew:
                 return
             if isinstance(error, DataError):
                 raise
             raise DataError(f"Cannot read {path} ({error!r}). Delete it to start over.") from error
-        observed = torch.from_numpy(arrays["seen"])
         for layer, table in sums.tables.items():
-            table[observed.to(table.device)] = torch.from_numpy(arrays[f"layer.{layer}"]).to(table.device)
-            sums.held_out_tables[layer].copy_(torch.from_numpy(arrays[f"held_out.{layer}"]))
-            sums.alone[layer] = arrays[f"alone.{layer}"]
-            sums.tokens_alone = len(sums.alone[layer])
-        sums.count, sums.document_frequency = arrays["count"], arrays["frequency"]
-        sums.held_out_count, sums.done = arrays["held_out.count"], int(metadata["done"])
-        if sums.vectors is not None:
-            sums.vectors[: len(arrays["vectors"])] = arrays["vectors"]
+            table[observed.to(table.device)] = tables[layer].to(table.device)
+            sums.held_out_tables[layer].copy_(held_out_tables[layer])
+        sums.count, sums.document_frequency, sums.held_out_count = count, frequency, held_out_count
+        sums.vectors, sums.alone, sums.tokens_alone, sums.done = vectors, alone, len(next(iter(alone.values()))), done
