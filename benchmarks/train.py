@@ -120,7 +120,7 @@ def own(options: argparse.Namespace, objective: str, folder: str, precision: str
 
     backbone = encoder.module.backbone
     loss.embed(loss_features(trainer, examples, options.batch, counting, backbone))
-    return timed(trainer, lambda: trainer.run(None)), encoded
+    return timed(trainer, trainer.train), encoded
 
 
 def loss_features(trainer: Any, examples: Examples, batch: int, counting: Any, backbone: Any) -> list[Any]:

@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -100,19 +100,6 @@ def check_bfloat16(precision: str, device: str) -> None:
             f"The device {device!r} has no bfloat16 arithmetic"
         )  # fmt: skip
         raise EngineError(f"{where}: precision='bfloat16' would be slower and less accurate. Use precision='float32'.")
-
-
-def computing(precision: str, device: str) -> AbstractContextManager[Any]:
-    """Return the context of a transformer's pass: with bfloat16, products are in bfloat16, sums and states in float32.
-
-    This is torch's autocast. Weights, residual stream and norms stay in float32, which has no measurable cost and is
-    three times as close to float32 as weights and states in bfloat16.
-    """
-    if precision != BFLOAT16:
-        return nullcontext()
-    import torch
-
-    return torch.autocast(device, torch.bfloat16)
 
 
 # -- clock ------------------------------------------------------------------------------------------------------------

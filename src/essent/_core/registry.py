@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Argument = int | float | str
-signature_of = cache(inspect.signature)  # it takes longer than the rest of a spec, and a search has thousands
+# cached: reading a signature takes longer than the rest of a spec, and a search has thousands of specs
+signature_of: Callable[[Any], inspect.Signature] = cache(inspect.signature)
 
 
 def did_you_mean(name: str, known: list[str]) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from essent._core.arguments import check_size
 from essent._core.machine import BFLOAT16, has_bfloat16
 from essent._core.texts import check_texts
 from essent.engine.choice import computing_in
@@ -218,8 +219,7 @@ def compare(
         (20, 1.0)
     """
     distinct = texts_to_compare(texts)
-    if rounds < 1:
-        raise InputError(f"rounds={rounds}: must be a whole number of at least 1.")
+    check_size(rounds, "rounds")
     if model.device.type != "cpu":
         raise InputError(
             f"The model is on {model.device}, but a graph runs on the CPU. Load the model with device='cpu'."

@@ -22,12 +22,13 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from essent._core import machine
+from essent._core.arguments import check_size
 from essent._core.atomic import remove_leftovers, write_bytes, write_json
 from essent._core.registry import did_you_mean
 from essent._core.types import ModelLike
 from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.digests import digest_of_backbone
-from essent.errors import DataError, InputError, UnknownNameError
+from essent.errors import DataError, UnknownNameError
 from essent.improvement import results
 from essent.improvement.budget import plan_encoder, plan_graph, plan_static, share_of
 from essent.improvement.metric import Inputs, Metric, read_inputs
@@ -109,8 +110,7 @@ def improve(
     if goal not in GOALS:
         raise UnknownNameError(f"Unknown goal {goal!r}. {did_you_mean(str(goal), list(GOALS))}")
     criterion = CRITERIA[check_use(use)]
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InputError(f"seed={seed!r}: must be a whole number of at least 0.")
+    check_size(seed, "seed", least=0)
     seconds, options = parse_budget(budget), dict(options or {})
     check_library(".html")
     inputs = read_inputs(texts, data, test, folder, seed, columns)

@@ -24,7 +24,7 @@ from essent._core.compat import (
     own_hooks,
     set_attention,
 )
-from essent._core.machine import AUTO, FLOAT32, check_bfloat16, computing
+from essent._core.machine import AUTO, FLOAT32, check_bfloat16
 from essent.errors import ModelError
 from essent.model.attention import (
     DIAGONAL,
@@ -35,6 +35,7 @@ from essent.model.attention import (
     watch_projections,
 )
 from essent.model.capabilities import is_causal
+from essent.model.computing import computing
 from essent.model.mlm_head import MaskedLMHead
 from essent.model.weights import in_float32, require_rows
 from essent.recipe.tokens.ids import Vocabulary

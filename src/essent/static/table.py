@@ -22,6 +22,7 @@ import numpy as np
 from scipy import sparse, stats
 from tqdm.auto import tqdm
 
+from essent._core.arguments import check_size
 from essent.encoder.saving.stock_modules import STORED
 from essent.errors import InputError, RecipeError
 from essent.recipe.recipe import Recipe
@@ -340,8 +341,7 @@ def check_dimensions(dimensions: int, width: int, owner: str = "the model's") ->
     Raises:
         InputError: not a whole number from 1 to `width`.
     """
-    if isinstance(dimensions, bool) or not isinstance(dimensions, (int, np.integer)) or dimensions < 1:
-        raise InputError(f"dimensions={dimensions!r}: must be a whole number of at least 1.")
+    check_size(dimensions, "dimensions")
     if dimensions > width:
         raise InputError(f"dimensions={dimensions}: must be between 1 and {owner} {width}.")
 

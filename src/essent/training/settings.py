@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
+from essent._core.arguments import check_size
 from essent._core.machine import precision_of
 from essent._core.registry import did_you_mean
 from essent.errors import InputError, RecipeError, UnknownNameError
@@ -117,10 +118,8 @@ class Settings:
             raise RecipeError(f"templates={several[0]!r}: training needs one template per view, not a sum or none.")
         object.__setattr__(self, "templates", tuple(read))
         for name in ("batch_size", "max_steps", "max_seq_length", "validate_every", "seed", "lora"):
-            value, least = getattr(self, name), int(name not in ("seed", "lora"))
-            whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
-            if not whole and not (value is None and name == "max_steps"):
-                raise InputError(f"{name}={value!r}: must be a whole number of at least {least}.")
+            if name != "max_steps" or self.max_steps is not None:
+                check_size(getattr(self, name), name, least=int(name not in ("seed", "lora")))
         for name in ("temperature", "learning_rate", "epochs"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
