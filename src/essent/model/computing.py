@@ -46,22 +46,21 @@ class OneDNNLinear(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Replace `torch.nn.functional.linear`, if called as `nn.Linear` calls it; run everything else unchanged."""
-        if func is nn.functional.linear and not kwargs and len(args) == 3 and _is_plain(*args):
-            is_trained = torch.is_grad_enabled() and any(part is not None and part.requires_grad for part in args)
-            return _Linear.apply(*args) if is_trained else _product(*args)
+        """Replace the functions of `nn.Linear` and of GPT-2's `Conv1D`, called as these do; run others unchanged."""
+        if func in (nn.functional.linear, torch.addmm) and not kwargs and len(args) == 3 and _is_plain(*args):
+            inputs, weight, bias = args if func is nn.functional.linear else (args[1], args[2].t(), args[0])
+            if inputs.dim() > 1 and len(inputs) and (bias is None or bias.dim() == 1):
+                is_trained = torch.is_grad_enabled() and any(part is not None and part.requires_grad for part in args)
+                return (_Linear.apply if is_trained else _product)(inputs, weight, bias)
         return func(*args, **(kwargs or {}))
 
 
-def _is_plain(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> bool:
-    """Return whether these are float32 tensors on the CPU: neither traced nor quantized, whose types are others."""
-    return (
-        inputs.dim() > 1
-        and len(inputs) > 0
-        and all(
-            type(part) in (torch.Tensor, nn.Parameter) and part.dtype is torch.float32 and part.device.type == "cpu"
-            for part in (inputs, weight, *([] if bias is None else [bias]))
-        )
+def _is_plain(*parts: torch.Tensor | None) -> bool:
+    """Return whether all are float32 tensors on the CPU: neither traced nor quantized, whose types are others."""
+    return all(
+        part is None
+        or (type(part) in (torch.Tensor, nn.Parameter) and part.dtype is torch.float32 and part.device.type == "cpu")
+        for part in parts
     )
 
 
