@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -86,8 +88,9 @@ def test_training_uses_sdpa(monkeypatch: pytest.MonkeyPatch) -> None:
         attention.attention(nn.Identity(), query, key, value, mask, dropout=0.5)
         with pytest.raises(TypeError):
             attention.attention(nn.Identity(), query, key, value, mask)
-    monkeypatch.undo()  # and what sdpa refuses is refused for texts of any length
-    with torch.inference_mode(), pytest.raises(ValueError, match="softcap"):
+    monkeypatch.undo()  # and what sdpa refuses (the oldest one nothing) is refused for texts of any length
+    refuses = "softcap" in inspect.getsource(sdpa_attention_forward)
+    with torch.inference_mode(), pytest.raises(ValueError, match="softcap") if refuses else nullcontext():
         attention.attention(nn.Identity(), query, key, value, mask, softcap=50.0)
 
 

@@ -31,6 +31,7 @@ from essent.training.run import open_encoder
 from families import build_family
 from samples import TEXTS, daily
 
+pytest.importorskip("accelerate")  # of the extra `train`
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The following device_map keys do not match"),  # of layers that are not loaded
     pytest.mark.filterwarnings("ignore:Attempting to save a model with offloaded modules"),

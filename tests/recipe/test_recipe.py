@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from essent.errors import RecipeError, UnknownNameError
@@ -48,6 +48,7 @@ recipes = st.builds(Recipe, templates, mixes, weights, reduces, steps) | st.buil
 
 
 @given(recipes, recipes)
+@example(Recipe((("{text} is", -0.0), ("{text} means", 1.0))), Recipe())
 def test_every_form_is_read_back(recipe: Recipe, other: Recipe) -> None:
     again = Recipe.parse(str(recipe))
     assert again == recipe

@@ -31,7 +31,7 @@ from essent._core.registry import did_you_mean
 from essent.errors import RecipeError, UnknownNameError
 from essent.recipe.named import MASK, NAMED, TEMPLATES, TOKENS_SLOT
 from essent.recipe.sources.layers import Mix, check_source, checked_mix, format_mix, parse_mix, reads_mlm_head
-from essent.recipe.templates import Ensemble, check_templates, format_template, parse_template, templates_of
+from essent.recipe.templates import Ensemble, checked_templates, format_template, parse_template, templates_of
 
 FIELDS = ("template", "layers", "weights", "reduce")
 ALLOWED = {  # for the error about a value of another type
@@ -89,7 +89,7 @@ class Recipe:
 
         for key in ALLOWED:
             object.__setattr__(self, key, _field_of(key, getattr(self, key)))
-        check_templates(self.template)
+        object.__setattr__(self, "template", checked_templates(self.template))
         if not self.layers or not self.weights:
             raise RecipeError("A recipe needs at least one source in `layers` and one weighting in `weights`.")
         mix = format_mix(self.layers)

@@ -54,7 +54,7 @@ def templates_of(template: str | Ensemble | None) -> tuple[str, ...]:
     return (template,) if isinstance(template, str) else tuple(text for text, _ in template)
 
 
-def check_templates(template: str | Ensemble | None) -> None:
+def checked_templates(template: str | Ensemble | None) -> str | Ensemble | None:
     """Check that each template has one slot, or two {tokens} (Echo), and that factors are finite.
 
     Raises:
@@ -67,7 +67,8 @@ def check_templates(template: str | Ensemble | None) -> None:
                 f"template={text!r} has {slots} {SLOT}; it must have exactly one, or two {TOKENS_SLOT} (echo). "
                 f"Named templates: {', '.join(TEMPLATES)}."
             )
-    if isinstance(template, tuple):
-        if len(template) < 2:
-            raise RecipeError(f"template={template!r}: a sum needs at least two templates. Give a single one as text.")
-        checked_mix(template, f"template={format_template(template)}")
+    if not isinstance(template, tuple):
+        return template
+    if len(template) < 2:
+        raise RecipeError(f"template={template!r}: a sum needs at least two templates. Give a single one as text.")
+    return checked_mix(template, f"template={format_template(template)}")
