@@ -44,6 +44,7 @@ def test_all_six_subsets(resources: Resources, lenient: None, tmp_path: Path) ->
 def test_the_papers_examples(resources: Resources, lenient: None) -> None:
     """Table 2: both negations to the letter; Synonym and Antonym are listed alternatives in the right form."""
     rows = {(row.original, row.subset): row for row in build(PAPER, resources)[0]}
+    assert check_rows(pairs_of(list(rows.values())), resources.parser, resources.misspellings) == []
     listed = {"illegal": ({"illegitimate"}, {"legal"}), "boosted": ({"hiked", "increased"}, {"decreased"})}
     for original, (main, word_negation, word) in PAPER.items():
         assert rows[original, "Negation (Main)"].converted == main
