@@ -14,13 +14,7 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 from essent.errors import InputError, ModelError
 from essent.lab.explain import importance
-from essent.lab.explain.importance import (
-    HeadAgreement,
-    correlate,
-    head_agreement,
-    impact_agreement,
-    impact_matrix,
-)
+from essent.lab.explain.importance import HeadAgreement, correlate, head_agreement, impact_agreement, impact_matrix
 from families import CORPUS, WITHOUT_MASK, Folders, build_tokenizer
 from reference import Counts, Reference
 

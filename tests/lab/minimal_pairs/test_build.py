@@ -14,7 +14,8 @@ from essent.lab.minimal_pairs.check import check_rows
 from essent.lab.minimal_pairs.parsing import Parser, UnsuitableError
 from essent.lab.minimal_pairs.resources import Resources
 from essent.lab.minimal_pairs.rows import PairRow, as_dict, sample, write_rows
-from essent.lab.minimal_pairs.run import Suitable, build, filter_sentences
+from essent.lab.minimal_pairs.run import build, filter_sentences
+from essent.lab.minimal_pairs.words import Choice
 from essent.tasks.examples import SUBSETS, MinimalPair
 from essent.tasks.heros import load_heros
 
@@ -43,6 +44,7 @@ def test_all_six_subsets(resources: Resources, lenient: None, tmp_path: Path) ->
 def test_the_papers_examples(resources: Resources, lenient: None) -> None:
     """Table 2: both negations to the letter; Synonym and Antonym are listed alternatives in the right form."""
     rows = {(row.original, row.subset): row for row in build(PAPER, resources)[0]}
+    assert check_rows(pairs_of(list(rows.values())), resources.parser, resources.misspellings) == []
     listed = {"illegal": ({"illegitimate"}, {"legal"}), "boosted": ({"hiked", "increased"}, {"decreased"})}
     for original, (main, word_negation, word) in PAPER.items():
         assert rows[original, "Negation (Main)"].converted == main
@@ -59,7 +61,7 @@ def test_filters_say_why(parser: Parser) -> None:
     for (sentence, (name, reason)), outcome in zip(UNSUITABLE.items(), outcomes, strict=True):
         assert isinstance(outcome, UnsuitableError), sentence
         assert outcome.filter == name, sentence
-        assert reason in outcome.reason, sentence
+        assert reason in str(outcome), sentence
 
 
 def test_the_report_counts_every_sentence(resources: Resources, lenient: None) -> None:
@@ -108,12 +110,12 @@ def test_quotation_marks_pauses_plurals_and_names(parser: Parser) -> None:
         "I think that [NAME] is a better singer than [NAME].": "I think that Jackie is a better singer than Robin.",
     }
     outcomes = filter_sentences([*expected], parser, lexicon={"survivor"})
-    assert [outcome.text for outcome in outcomes if isinstance(outcome, Suitable)] == [*expected.values()]
+    assert [outcome.text for outcome in outcomes if isinstance(outcome, Choice)] == [*expected.values()]
 
 
 def test_build_refusals(resources: Resources) -> None:
     for name in ("n", "look_at"):
-        with pytest.raises(InputError, match=f"{name}=0: must be at least 1"):
+        with pytest.raises(InputError, match=f"{name}=0: must be a whole number of at least 1"):
             build(SENTENCES, resources, **{name: 0})
     with pytest.raises(DataError, match="no sentences"):
         build(["", "\n"], resources)

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from minimal_pairs_data import PAPER
 
 from essent.errors import DataError, InputError, MissingDependencyError
-from essent.lab.minimal_pairs.check import check_rows, make_typo
-from essent.lab.minimal_pairs.parsing import Parser, UnsuitableError, attempt, is_word, levenshtein
+from essent.lab.minimal_pairs.check import check_rows
+from essent.lab.minimal_pairs.parsing import Parser, UnsuitableError, attempt, is_word, levenshtein, make_typo
 from essent.lab.minimal_pairs.resources import misspellings
 from essent.lab.minimal_pairs.rows import common_subsequence, lexical_overlap, words_and_marks
 from essent.tasks.examples import MinimalPair
@@ -23,12 +22,9 @@ from essent.tasks.sample import sample_minimal_pairs_path
 
 
 def test_check_finds_every_kind(parser: Parser) -> None:
-    """Original, changed, subset, and the problem or nothing; the paper's negations; the demonstration's 120 pairs."""
+    """Original, changed, subset, and the problem or nothing; then the demonstration's 120 pairs."""
     lines = (Path(__file__).parent / "checks.tsv").read_text("utf-8").splitlines()
     expected = {MinimalPair(*pair): problem for *pair, problem in (line.split("\t") for line in lines)}
-    for original, (main, word, _) in PAPER.items():
-        expected[MinimalPair(original, main, "Negation (Main)")] = ""
-        expected[MinimalPair(original, word, "Negation (Antonym)")] = ""
     problems = {finding.pair: finding.problem for finding in check_rows(expected, parser)}
     assert {pair: problems.get(pair, "") for pair in expected} == expected
     pairs = load_heros(sample_minimal_pairs_path()).pairs
@@ -39,13 +35,13 @@ def test_check_finds_every_kind(parser: Parser) -> None:
 
 def test_misspellings(monkeypatch: pytest.MonkeyPatch) -> None:
     """codespell lists "unuseful" for "useless", which is no typo; its ambiguous lines do not count."""
-    listed = misspellings()
-    assert make_typo("Receive", np.random.default_rng(0), listed)[0].lower() in listed["receive"]
-    assert make_typo("useless", np.random.default_rng(0), {"useless": ("unuseful",)})[1] != "common misspelling"
-    assert make_typo("which", np.random.default_rng(0), {"which": ("wich",)}) == ("wich", "common misspelling")
+    rng, listed = np.random.default_rng(0), misspellings()
+    assert make_typo("Receive", rng, listed)[0].lower() in listed["receive"]
+    assert make_typo("useless", rng, {"useless": ("unuseful",)})[1] != "common misspelling"
+    assert make_typo("which", rng, {"which": ("wich",)}) == ("wich", "common misspelling")
     for word in ("so", "x-ray"):
         with pytest.raises(UnsuitableError, match="no typo"):
-            make_typo(word, np.random.default_rng(0), {})
+            make_typo(word, rng, {})
     assert all(word.isalpha() for right, wrong in listed.items() for word in (right, *wrong))
     monkeypatch.setitem(sys.modules, "codespell_lib", None)
     with pytest.raises(MissingDependencyError, match=r"essent\[heros\]"):

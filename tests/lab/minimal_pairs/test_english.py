@@ -44,9 +44,7 @@ def rows_of(name: str) -> list[list[str]]:
 
 def test_main_verbs(parser: Parser) -> None:
     expected = dict(rows_of("negations.tsv"))
-    negations = {doc.user_data["text"]: negate(statement(doc)) for doc in parser(list(expected))}
-    assert {original: negation.text for original, negation in negations.items()} == expected
-    assert {original: apply_edits(original, negation.edits) for original, negation in negations.items()} == expected
+    assert {doc.user_data["text"]: negate(statement(doc)).text for doc in parser(list(expected))} == expected
     assert len(expected) >= 200
 
 

@@ -11,14 +11,7 @@ import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, TrainingArguments
 
 from essent.errors import InputError, ModelError
-from essent.lab.pretrain.model import (
-    fit_config,
-    logits_at,
-    open_model,
-    open_tokenizer,
-    read_config,
-    train_word_pieces,
-)
+from essent.lab.pretrain.model import fit_config, logits_at, open_model, open_tokenizer, read_config, train_word_pieces
 from essent.lab.pretrain.run import MaskedTrainer
 from essent.lab.pretrain.settings import Start
 from families import CORPUS
@@ -126,8 +119,6 @@ def test_tokenizer_and_fit_of_the_configuration(bert: Path, folder_of) -> None:
     assert config.vocab_size == len(tokenizer)
     assert config.pad_token_id == tokenizer.pad_token_id
     assert not config.tie_word_embeddings
-    with pytest.raises(InputError, match="max_seq_length=513: must be at most 512"):
-        fit_config(config, tokenizer, 513, new=True, untied=False)
     config.vocab_size = 10
     with pytest.raises(InputError, match="vocab_size=10 of the model: must be at least"):
         fit_config(config, tokenizer, 64, new=False, untied=False)

@@ -188,9 +188,7 @@ def test_force_replaces_the_model_only(whole: Path, start: Start, tmp_path: Path
 
 def test_a_model_is_not_written_over(whole: Path, start: Start, tmp_path: Path) -> None:
     before = weights_of(whole)
-    with pytest.raises(DataError, match="already contains a model"):
-        train(whole, start, SETTINGS)
-    with pytest.raises(DataError, match="no unfinished run to resume"):
+    with pytest.raises(DataError, match="already contains a model and no unfinished run to resume"):
         train(whole, start, SETTINGS, resume=True)
     assert weights_of(whole) == before
     (tmp_path / "encoder").mkdir()

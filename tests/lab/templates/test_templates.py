@@ -189,8 +189,8 @@ def test_definitions(tmp_path: Path) -> None:
     path.write_text("word,definition\n moon ,a ball\n", "utf-8")
     assert read_definitions(path) == (Definition("moon", "a ball"),)
     for content, message in (
-        ("word,meaning\nmoon,a ball\n", "'definition' must be a text that is not blank, got None"),
-        ("word,definition\nmoon, \n", r"words\.csv.*2.*'definition' must be a text that is not blank"),
+        ("word,meaning\nmoon,a ball\n", r"words\.csv.*2.*no column 'definition'.*Columns: 'word', 'meaning'"),
+        ("word,definition\nmoon, \n", r"words\.csv.*2.*'word' and 'definition' must not be blank, got .*'moon'"),
     ):
         path.write_text(content, "utf-8")
         with pytest.raises(DataError, match=message):

@@ -207,8 +207,8 @@ def correlate(rows: np.ndarray, against: np.ndarray) -> np.ndarray:
 
     ranks = rankdata(against)
     # one row at a time: float64 copies of all rows could fill the memory
-    pairs: np.ndarray = np.array([(_pearson(row, against), _pearson(rankdata(row), ranks)) for row in rows])
-    correlations: np.ndarray = pairs.reshape(-1, 2).T
+    pairs = [(_pearson(row, against), _pearson(rankdata(row), ranks)) for row in rows]
+    correlations: np.ndarray = np.asarray(pairs, np.float64).reshape(-1, 2).T
     return correlations
 
 

@@ -10,7 +10,9 @@ import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from itertools import chain, zip_longest
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,9 +26,8 @@ from essent._core.types import ModelLike, TextsLike
 from essent.encoder.encoder import Encoder, open_as_it_is
 from essent.errors import InputError, MissingDependencyError, ModelError
 from essent.lab.explain.predictions import shown
-from essent.lab.minimal_pairs.check import make_typo
 from essent.lab.minimal_pairs.english import negate, part_of_speech, replace_word, replaceable, statement
-from essent.lab.minimal_pairs.parsing import Doc, Parser, UnsuitableError, attempt, is_word
+from essent.lab.minimal_pairs.parsing import Doc, Parser, UnsuitableError, attempt, is_word, make_typo, text_of
 from essent.lab.minimal_pairs.resources import misspellings
 from essent.recipe.recipe import Recipe
 from essent.selection.evaluation import name_of
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 TOKENS = 8192  # tokens per pass
 COLUMNS = ("sentence", "kind", "text", "cosine", "difference", "to_original")  # of `frame`
 MIN_KNOWN = 0.5  # smallest share of English words in a sentence that is negated
-
-Change: TypeAlias = tuple[int, str, str]  # sentence, kind of change, token or changed sentence; see `PairChange`
 
 
 @dataclass(frozen=True)
@@ -114,8 +113,7 @@ class PairExplanation:
             >>> [token for token, _ in pair.tokens(2)]
             ['the', 'film', 'was', 'not', 'good', '.']
         """
-        chosen = [change for change in self.changes if (change.sentence, change.kind) == (sentence, "token")]
-        return [(change.text, -change.difference) for change in chosen]
+        return [(c.text, -c.difference) for c in self.changes if (c.sentence, c.kind) == (sentence, "token")]
 
     def copies(self) -> list[PairChange]:
         """Return the changes of whole sentences: negations and typos."""
@@ -146,12 +144,11 @@ class PairExplanation:
 
         style: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False}
         tables = []
-        both = [self.tokens(1), self.tokens(2)]
+        both = [[(token, signed(given)) for token, given in self.tokens(number)] for number in (1, 2)]
         if any(both):
             table = Table("token of 1", right("gives"), "token of 2", right("gives"), **style)
-            for row in range(max(map(len, both))):
-                cells = [(tokens[row][0], signed(tokens[row][1])) if row < len(tokens) else ("", "") for tokens in both]
-                table.add_row(*(Text(part) for cell in cells for part in cell))
+            for row in zip_longest(*both, fillvalue=("", "")):
+                table.add_row(*map(Text, chain(*row)))
             tables.append(table)
         if copies := self.copies():
             numbers = ("cosine", "difference", "to original")
@@ -223,17 +220,17 @@ def explain_pair(
     copies, notes = _copies(pair)
     vectors = encoder.encode([*pair, *(text for _, _, text in copies)], show_progress_bar=False)
     units = unit_rows(np.asarray(vectors, np.float64))  # (2+C,K)
-    changed: list[tuple[Change, np.ndarray]] = []
+    changed: list[tuple[int, str, str, np.ndarray]] = []
     for number, text in enumerate(pair, start=1):
         without = attempt(_without_each_token, encoder, text)
         if isinstance(without, UnsuitableError):
             notes.append(f"No tokens of sentence {number}: {without}.")
         else:
-            changed += [((number, "token", token), unit) for token, unit in without]
-        changed += [(copy, unit) for copy, unit in zip(copies, units[2:], strict=True) if copy[0] == number]
+            changed += [(number, "token", token, unit) for token, unit in without]
+    changed += [(*copy, unit) for copy, unit in zip(copies, units[2:], strict=True)]
     cosine = float(np.clip(units[0] @ units[1], -1, 1))
     changes = []
-    for (number, kind, text), unit in changed:
+    for number, kind, text, unit in sorted(changed, key=itemgetter(0)):
         own, other = np.clip(units[[number - 1, 2 - number]] @ unit, -1, 1).tolist()
         changes.append(PairChange(number, kind, text, other, other - cosine, own))
     calibration = getattr(encoder, "calibration", None)
@@ -288,14 +285,16 @@ def _without_each_token(encoder: SentenceTransformer, text: str) -> list[tuple[s
 # -- negations and typos ----------------------------------------------------------------------------------------------
 
 
-def _copies(pair: Sequence[str]) -> tuple[list[Change], list[str]]:
-    """Return a negated and a misspelled copy of each sentence, and notes on copies that the rules cannot make."""
+def _copies(pair: Sequence[str]) -> tuple[list[tuple[int, str, str]], list[str]]:
+    """Return a negated and a misspelled copy of each sentence, and notes on copies that the rules cannot make.
+
+    A copy is its sentence (1 or 2), its kind and its text, as in `PairChange`.
+    """
     try:
         docs, listed = Parser()(pair), misspellings()
     except (MissingDependencyError, ModelError) as error:
         return [], [f"No negations and typos: {error}"]
-    copies: list[Change] = []
-    notes = []
+    copies, notes = [], []
     for number, doc in enumerate(docs, start=1):
         text_by_kind = {"negation": attempt(_negated, doc), "typo": attempt(_misspelled, doc, listed)}
         for kind, text in text_by_kind.items():
@@ -316,7 +315,7 @@ def _negated(doc: Doc) -> str:
 
 def _misspelled(doc: Doc, listed: Mapping[str, Sequence[str]]) -> str:
     """Misspell a verb or adjective, or else the longest word; raise UnsuitableError if none has a typo."""
-    rng = np.random.default_rng([0, zlib.crc32(str(doc.user_data["text"]).encode())])  # as `build` draws typos
+    rng = np.random.default_rng([0, zlib.crc32(text_of(doc).encode())])  # as `build` draws typos
     longest = sorted((token for token in doc if token.is_alpha), key=len, reverse=True)
     for token in [*replaceable(doc), *longest]:
         typo = attempt(make_typo, token.text, rng, listed)

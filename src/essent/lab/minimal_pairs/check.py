@@ -1,6 +1,5 @@
-"""Typos, checks of finished minimal pairs, and sheets on which annotators label them.
+"""Checks of finished minimal pairs, and sheets on which annotators label them.
 
-A typo is a common misspelling from a list, otherwise a random edit of one letter (Chiang et al. 2023, section 2.2.5).
 A sheet is a table with the columns subset, original, converted and good; an annotator puts 1 or 0 into the last. The
 confidence in synonyms and antonyms is fitted to such labels.
 """
@@ -10,8 +9,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,63 +20,12 @@ import numpy as np
 from essent._core.atomic import write_text
 from essent.errors import DataError
 from essent.lab.minimal_pairs.english import NEGATORS, replace_word, replaceable, statement, ungrammatical
-from essent.lab.minimal_pairs.parsing import (
-    Doc,
-    Negation,
-    Parser,
-    UnsuitableError,
-    attempt,
-    is_word,
-    levenshtein,
-    like_case,
-)
+from essent.lab.minimal_pairs.parsing import Doc, Negation, Parser, UnsuitableError, attempt, is_near, is_word
 from essent.lab.minimal_pairs.resources import RELATIONS, Confidence, Evidence, Resources, WordNet
 from essent.lab.minimal_pairs.rows import sample
 from essent.lab.minimal_pairs.words import Choice, Chooser, substitutes
 from essent.tasks.data import located_rows
 from essent.tasks.examples import MinimalPair
-
-SHORTEST = 3
-EDITS = 3  # Levenshtein distance of common misspellings
-
-
-def make_typo(word: str, rng: np.random.Generator, listed: Mapping[str, Sequence[str]]) -> tuple[str, str]:
-    """Return a typo of a word, with the word's capitals, and the rule of the typo; never an existing word.
-
-    The rule is "common misspelling", "letter deleted", "letter doubled" or "letters swapped".
-
-    Raises:
-        UnsuitableError: the word has fewer than three letters, or all its typos are existing words.
-    """
-    lower = word.lower()
-    typos_by_rule: dict[str, list[str]] = defaultdict(list)
-    for typo in listed.get(lower, ()):
-        if not is_word(typo) and is_near(typo, lower):
-            typos_by_rule["common misspelling"].append(typo)
-    if not typos_by_rule and len(lower) >= SHORTEST and lower.isalpha():
-        for rule, typo in _letter_edits(lower):
-            if typo != lower and len(typo) > 2 and not is_word(typo):
-                typos_by_rule[rule].append(typo)
-    if not typos_by_rule:
-        raise UnsuitableError("typo", "no typo of the word")
-    rule = sorted(typos_by_rule)[rng.integers(len(typos_by_rule))]
-    return like_case(typos_by_rule[rule][rng.integers(len(typos_by_rule[rule]))], word), rule
-
-
-def is_near(wrong: str, word: str) -> bool:
-    """Whether a typo is close enough to its word ("unuseful" is listed as a misspelling of "useless")."""
-    return 0 < levenshtein(wrong, word) <= max(EDITS, len(word) // 2)
-
-
-def _letter_edits(word: str) -> Iterator[tuple[str, str]]:
-    """Yield every edit of one letter with its rule; the first letter is retained."""
-    for position in range(1, len(word)):
-        head, letter, tail = word[:position], word[position], word[position + 1 :]
-        yield "letter deleted", head + tail
-        yield "letter doubled", head + 2 * letter + tail
-        if tail:
-            yield "letters swapped", head + tail[0] + letter + tail[1:]
-
 
 # -- finished pairs ---------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from essent.lab.minimal_pairs.parsing import (
     article,
     lemmas,
     like_case,
+    text_of,
     word_lists,
 )
 
@@ -112,7 +113,7 @@ def replace_word(token: Token, new: str) -> str:
     before = token.doc[token.i - 1] if token.i else token
     if before.lower_ in ("a", "an") and article(token.lower_) == before.lower_ != article(new):
         edits.append(Edit(before.idx, before.idx + len(before), like_case(article(new), before.text[:1])))
-    return apply_edits(str(token.doc.user_data["text"]), edits)
+    return apply_edits(text_of(token.doc), edits)
 
 
 def ungrammatical(doc: Doc) -> str | None:
@@ -159,8 +160,7 @@ FAULTS: dict[str, Callable[[Token], bool]] = {  # why a root is not a statement'
 
 def _stands_alone(token: Token) -> bool:
     """Whether a word is not part of a phrase or compound with its own meaning."""
-    neighbours = [token.doc[n] for n in (token.i - 1, token.i + 1) if 0 <= n < len(token.doc)]
-    if any(neighbour.lower_ == "-" for neighbour in neighbours):
+    if any(word.lower_ == "-" for word in token.doc[max(token.i - 1, 0) : token.i + 2]):
         return False
     return _adjective_stands_alone(token) if token.tag_.startswith("JJ") else _verb_stands_alone(token)
 
@@ -296,24 +296,18 @@ def _check_idioms(verb: Token, finite: Token) -> None:
     """Refuse verb groups to which "not" cannot be added, or from which it cannot be removed."""
     idioms = {(finite.lower_, token.lower_) for token in verb.doc[finite.i + 1 : finite.i + 3]} & UNNEGATED
     _refuse_if(idioms, "an idiom that cannot be negated with 'not': ain't, had better, would rather, gotta")
-    fixed = any(_is_bare_clause(word) or _is_indefinite_existential(word) for word in verb.rights)
-    _refuse_if(verb.lemma_ == "be" and fixed, "'be' before a clause without 'that', or 'there is' with 'some' or 'few'")
-    alone = not any(token.dep_ in ("dobj", "advmod", "prep") for token in verb.rights)
-    _refuse_if(verb.lemma_ == "do" and finite == verb and alone, "a form of do that replaces another verb")
-
-
-def _is_bare_clause(word: Token) -> bool:
-    """Whether only a clause without conjunction follows a form of be: "The thing is *they left*"."""
-    alone = not any(token.dep_ in ("acomp", "attr", "prep") for token in word.head.rights)  # but: I am glad they left
-    before = word.doc[word.left_edge.i : word.i]
-    introduced = any(token.tag_[:1] in ("W", "I") for token in before)  # exactly what I thought
-    return alone and not introduced and word.dep_ == "ccomp" and finite_word(word) is not None
-
-
-def _is_indefinite_existential(word: Token) -> bool:
-    """Whether a word is the noun of "there is" with "some" or "few": "There are quite a few *cars*"."""
-    existential = word.dep_ == "attr" and any(token.dep_ == "expl" for token in word.head.lefts)
-    return existential and any(token.lower_ in ("some", "few") for token in word.lefts)
+    after = {token.dep_ for token in verb.rights}
+    alone = verb.lemma_ == "do" and finite == verb and not after & {"dobj", "advmod", "prep"}
+    _refuse_if(alone, "a form of do that replaces another verb")
+    existential = any(token.dep_ == "expl" for token in verb.lefts)
+    for word in verb.rights if verb.lemma_ == "be" else ():
+        # "The thing is *they left*"; but: I am glad they left, it is exactly what I thought
+        introduced = any(token.tag_[:1] in ("W", "I") for token in verb.doc[word.left_edge.i : word.i])
+        alone = not introduced and not after & {"acomp", "attr", "prep"}
+        bare = word.dep_ == "ccomp" and finite_word(word) is not None and alone
+        some = any(token.lower_ in ("some", "few") for token in word.lefts)  # "There are quite a few *cars*"
+        fixed = bare or (word.dep_ == "attr" and existential and some)
+        _refuse_if(fixed, "'be' before a clause without 'that', or 'there is' with 'some' or 'few'")
 
 
 def _check_adverbs(verb: Token, finite: Token | None) -> None:

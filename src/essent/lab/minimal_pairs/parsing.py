@@ -1,14 +1,19 @@
-"""English sentences and words: edits, parses, inflection, and the tables in the folder data."""
+"""English sentences and words: edits, parses, inflection, typos, and the tables in the folder data.
+
+A typo is a common misspelling from a list, otherwise a random edit of one letter (Chiang et al. 2023, section 2.2.5).
+"""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
 
 from essent._core.lazy import optional_import
 from essent._core.types import TextsLike
@@ -66,11 +71,10 @@ class UnsuitableError(InputError):
 
     def __init__(self, filter: str, reason: str) -> None:
         super().__init__(reason)
-        self.filter, self.reason = filter, reason
+        self.filter = filter
 
 
-@dataclass(frozen=True)
-class Negation:
+class Negation(NamedTuple):
     """A negated sentence: its text, the edits of the original, and the rule, e.g. "do-support"."""
 
     text: str
@@ -80,7 +84,12 @@ class Negation:
     @classmethod
     def of(cls, doc: Doc, edits: Sequence[Edit], rule: str) -> Negation:
         """Apply edits to the sentence of a parse."""
-        return cls(apply_edits(str(doc.user_data.get("text", doc.text)), edits), tuple(edits), rule)
+        return cls(apply_edits(text_of(doc), edits), tuple(edits), rule)
+
+
+def text_of(doc: Doc) -> str:
+    """Return the sentence of a parse, with its own apostrophes."""
+    return str(doc.user_data.get("text", doc.text))
 
 
 def attempt(function: Callable[..., Result], *arguments: object) -> Result | UnsuitableError:
@@ -219,3 +228,47 @@ def levenshtein(first: Sequence[Hashable], second: Sequence[Hashable]) -> int:
         for j, target in enumerate(second, start=1):
             diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (source != target))
     return row[-1]
+
+
+# -- typos -------------------------------------------------------------------------------------------------------------
+
+SHORTEST = 3
+EDITS = 3  # Levenshtein distance of common misspellings
+
+
+def make_typo(word: str, rng: np.random.Generator, listed: Mapping[str, Sequence[str]]) -> tuple[str, str]:
+    """Return a typo of a word, with the word's capitals, and the rule of the typo; never an existing word.
+
+    The rule is "common misspelling", "letter deleted", "letter doubled" or "letters swapped".
+
+    Raises:
+        UnsuitableError: the word has fewer than three letters, or all its typos are existing words.
+    """
+    lower = word.lower()
+    typos_by_rule: dict[str, list[str]] = defaultdict(list)
+    for typo in listed.get(lower, ()):
+        if not is_word(typo) and is_near(typo, lower):
+            typos_by_rule["common misspelling"].append(typo)
+    if not typos_by_rule and len(lower) >= SHORTEST and lower.isalpha():
+        for rule, typo in _letter_edits(lower):
+            if typo != lower and len(typo) > 2 and not is_word(typo):
+                typos_by_rule[rule].append(typo)
+    if not typos_by_rule:
+        raise UnsuitableError("typo", "no typo of the word")
+    rule = sorted(typos_by_rule)[rng.integers(len(typos_by_rule))]
+    return like_case(typos_by_rule[rule][rng.integers(len(typos_by_rule[rule]))], word), rule
+
+
+def is_near(wrong: str, word: str) -> bool:
+    """Whether a typo is close enough to its word ("unuseful" is listed as a misspelling of "useless")."""
+    return 0 < levenshtein(wrong, word) <= max(EDITS, len(word) // 2)
+
+
+def _letter_edits(word: str) -> Iterator[tuple[str, str]]:
+    """Yield every edit of one letter with its rule; the first letter is retained."""
+    for position in range(1, len(word)):
+        head, letter, tail = word[:position], word[position], word[position + 1 :]
+        yield "letter deleted", head + tail
+        yield "letter doubled", head + 2 * letter + tail
+        if tail:
+            yield "letters swapped", head + tail[0] + letter + tail[1:]

@@ -170,16 +170,6 @@ class Query(NamedTuple):
         return self.sentence[: self.start] + word + self.sentence[self.end :]
 
 
-class MaskScores(NamedTuple):
-    """Log-probabilities at a masked word: of the candidates, and of the most probable words, best first.
-
-    A candidate that is not a single token of the model has -inf.
-    """
-
-    candidates: dict[str, float]
-    fillers: dict[str, float]
-
-
 class MaskedModel:
     """A masked language model of transformers with a fast tokenizer.
 
@@ -243,9 +233,13 @@ class MaskedModel:
             yield indices, self.tokenizer([texts[index] for index in indices], **options).to(self.device)
 
     @torch.inference_mode()
-    def mask_scores(self, queries: Sequence[Query]) -> list[MaskScores]:
-        """Return the log-probabilities at each masked word; no fillers if the text is truncated before the word."""
-        scores: dict[int, MaskScores] = {}
+    def mask_scores(self, queries: Sequence[Query]) -> list[tuple[dict[str, float], dict[str, float]]]:
+        """Return the log-probabilities at each masked word: of the candidates, and of the most probable words.
+
+        A candidate that is not a single token of the model has -inf. The most probable words are best first; there are
+        none if the text is truncated before the masked word.
+        """
+        scores: dict[int, tuple[dict[str, float], dict[str, float]]] = {}
         for indices, batch in self._batches([query.with_word(self.tokenizer.mask_token) for query in queries]):
             del batch["offset_mapping"]
             is_mask = batch["input_ids"] == self.tokenizer.mask_token_id  # (B,T)
@@ -254,12 +248,12 @@ class MaskedModel:
             logs = self.head(mask_states).float().log_softmax(-1)  # (B,V)
             logs = logs.masked_fill(~is_mask.any(dim=1, keepdim=True), -torch.inf).cpu().numpy()
             for index, row in zip(indices, logs, strict=True):
-                words = {word: self._ids_by_word.get(word) for word in queries[index].candidates}
+                ids, words = self._ids_by_word, queries[index].candidates
                 best = np.argsort(-row, kind="stable")[: 4 * FILLERS].tolist()
                 best = [token for token in best if token in self._words_by_id][:FILLERS]
-                candidates = {word: -np.inf if token is None else float(row[token]) for word, token in words.items()}
+                candidates = {word: float(row[ids[word]]) if word in ids else -np.inf for word in words}
                 fillers = {self._words_by_id[token]: float(row[token]) for token in best if np.isfinite(row[token])}
-                scores[index] = MaskScores(candidates, fillers)
+                scores[index] = candidates, fillers
         return [scores[index] for index in range(len(queries))]
 
     def similarities(self, queries: Sequence[Query]) -> list[dict[str, float]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate, chain, pairwise, product
 from pathlib import Path
@@ -70,20 +70,16 @@ def lexical_overlap(pairs: Iterable[tuple[str, str]], tokenize: Tokenize = words
     return {**dict(zip(HEROS, means, strict=True)), "pairs": float(len(rows))}
 
 
-def _rouge(first: str, second: str) -> tuple[float, float, float]:
+def _rouge(first: str, second: str) -> list[float]:
     """Compute ROUGE-1, ROUGE-2 and summary-level ROUGE-L of two texts, F1 × 100; two empty sides score 100."""
     sentences = [[part.split() for part in text.split(".") if part.strip()] for text in (first, second)]
     words = [list(chain.from_iterable(parts)) for parts in sentences]
     unigrams, bigrams = [set(side) for side in words], [set(pairwise(side)) for side in words]
     common = {word for left, right in product(*sentences) for word in common_subsequence(left, right)}
-    shared: tuple[tuple[Collection[object], Sequence[Collection[object]]], ...] = (
-        (unigrams[0] & unigrams[1], unigrams),
-        (bigrams[0] & bigrams[1], bigrams),
-        (common, unigrams),
-    )
-    sizes = ((len(both), sum(map(len, sides))) for both, sides in shared)
-    rouge1, rouge2, rouge_l = (200.0 * both / total if total else 100.0 for both, total in sizes)
-    return rouge1, rouge2, rouge_l
+    single, double = (sum(map(len, sides)) for sides in (unigrams, bigrams))
+    shared = len(unigrams[0] & unigrams[1]), len(bigrams[0] & bigrams[1]), len(common)
+    totals = zip(shared, (single, double, single), strict=True)
+    return [200.0 * both / total if total else 100.0 for both, total in totals]
 
 
 def common_subsequence(first: Sequence[str], second: Sequence[str]) -> list[str]:

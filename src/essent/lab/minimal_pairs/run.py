@@ -6,26 +6,23 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
-from typing import NamedTuple
+from typing import TypeAlias
 
 import numpy as np
 
+from essent._core.arguments import check_size
 from essent._core.display import text_progress
 from essent._core.types import TextsLike
-from essent.errors import DataError, InputError
-from essent.lab.minimal_pairs.check import make_typo
+from essent.errors import DataError
 from essent.lab.minimal_pairs.english import negate, part_of_speech, replace_word, statement, ungrammatical
 from essent.lab.minimal_pairs.parsing import (
     Doc,
-    Negation,
     Parser,
-    Token,
     UnsuitableError,
     attempt,
     is_word,
     like_case,
+    make_typo,
     word_lists,
 )
 from essent.lab.minimal_pairs.resources import RELATIONS, Resources
@@ -46,16 +43,8 @@ PAUSE = re.compile(r"(?<=\w)(?:\.{2,}|…)(?=[\s\w])")
 REPEATED = re.compile(r"[.!,;'’\-]{2,}|\s{2,}|\s[.,!;]|\.\w{2,}")
 WORD = re.compile(r"(?<!['’])\b\w+\b(?!\.\w)")  # excludes the letters of i.e. and the i of hawai'i
 CAPITALS = re.compile(r"\b[A-Z]{4,}\b")
-
-
-@dataclass(frozen=True)
-class Suitable:
-    """An original sentence with its parse, its main verb and its negation."""
-
-    text: str
-    doc: Doc
-    main: Token
-    negation: Negation
+CURSE = re.compile(rf"\b(?:{'|'.join(sorted(word_lists()['curse']))})\b", re.IGNORECASE)
+CONTRACTIONS = {contraction.replace("'", "").lower(): contraction for contraction in word_lists()["contraction"]}
 
 
 def filter_sentences(
@@ -63,8 +52,8 @@ def filter_sentences(
     parser: Parser,
     misspelled: Container[str] = frozenset(),
     lexicon: Container[str] = frozenset(),
-) -> list[Suitable | UnsuitableError]:
-    """Return for each sentence its original, with names in place of [NAME], or the first filter that excludes it.
+) -> list[Choice | UnsuitableError]:
+    """Return for each sentence its main verb and negation, with names in place of [NAME], or why it is excluded.
 
     Args:
         misspelled: misspelled words, which exclude a sentence.
@@ -72,18 +61,13 @@ def filter_sentences(
     """
     texts = [attempt(looks_suitable, sentence) for sentence in sentences]
     docs = iter(parser([text for text in texts if isinstance(text, str)]))
-    outcomes = [
-        attempt(_statement, next(docs), misspelled, lexicon) if isinstance(text, str) else text for text in texts
-    ]
-    negated = iter(parser([outcome.negation.text for outcome in outcomes if isinstance(outcome, Suitable)]))
-    return [
-        attempt(_with_same_verb, outcome, next(negated)) if isinstance(outcome, Suitable) else outcome
-        for outcome in outcomes
-    ]
+    mains = [attempt(_main_verb, next(docs), misspelled, lexicon) if isinstance(text, str) else text for text in texts]
+    negated = iter(parser([main.negation.text for main in mains if isinstance(main, Choice)]))
+    return [attempt(_with_same_verb, main, next(negated)) if isinstance(main, Choice) else main for main in mains]
 
 
-def _statement(doc: Doc, misspelled: Container[str], lexicon: Container[str]) -> Suitable:
-    """Return the original of a parse; raise UnsuitableError unless it is a grammatical statement of known words."""
+def _main_verb(doc: Doc, misspelled: Container[str], lexicon: Container[str]) -> Choice:
+    """Return the main verb of a parse; raise UnsuitableError unless it is a grammatical statement of known words."""
     for token in doc:
         lower = token.lower_
         if lower in misspelled:
@@ -96,17 +80,17 @@ def _statement(doc: Doc, misspelled: Container[str], lexicon: Container[str]) ->
     if (reason := ungrammatical(doc)) is not None:
         raise UnsuitableError("grammar", reason)
     main = statement(doc)
-    return Suitable(doc.user_data["text"], doc, main, negate(main))
+    return Choice(main, negate(main))
 
 
-def _with_same_verb(original: Suitable, negated: Doc) -> Suitable:
-    """Return the original if its negation, parsed again, is a statement with the same main verb."""
-    main = attempt(statement, negated)
-    if isinstance(main, UnsuitableError):
-        raise UnsuitableError("main verb", f"its negation is not a statement: {main}")
-    if main.lemma_ != original.main.lemma_:
+def _with_same_verb(main: Choice, negated: Doc) -> Choice:
+    """Return a main verb if its negation, parsed again, is a statement with the same main verb."""
+    verb = attempt(statement, negated)
+    if isinstance(verb, UnsuitableError):
+        raise UnsuitableError("main verb", f"its negation is not a statement: {verb}")
+    if verb.lemma_ != main.token.lemma_:
         raise UnsuitableError("main verb", "its negation has another main verb")
-    return original
+    return main
 
 
 def looks_suitable(sentence: str) -> str:
@@ -131,21 +115,11 @@ def _with_apostrophe(word: re.Match[str]) -> str:
     """Add the missing apostrophe of a contraction (dont, im, i); IM is unchanged, since it may be another word."""
     if len(word[0]) > 1 and word[0].isupper():
         return word[0]
-    return like_case(_contractions().get(word[0].lower(), word[0]), word[0])
-
-
-@cache
-def _contractions() -> dict[str, str]:
-    return {contraction.replace("'", "").lower(): contraction for contraction in word_lists()["contraction"]}
+    return like_case(CONTRACTIONS.get(word[0].lower(), word[0]), word[0])
 
 
 def _word_count(text: str) -> int:
     return sum(any(map(str.isalnum, word)) for word in text.split())
-
-
-@cache
-def _curse() -> re.Pattern[str]:
-    return re.compile(rf"\b(?:{'|'.join(sorted(word_lists()['curse']))})\b", re.IGNORECASE)
 
 
 MARKS = "marks other than , . ! ' ; : & % $ - / ( ) and quotation marks"
@@ -160,7 +134,7 @@ LOOKS: tuple[tuple[str, str, Callable[[str], object]], ...] = (  # filter, reaso
     ("marks", "unbalanced quotation marks", lambda text: text.count('"') % 2 or text.count("“") != text.count("”")),
     ("marks", "repeated marks, or a space before a mark", REPEATED.search),
     ("marks", "words in capitals", lambda text: len(CAPITALS.findall(text)) > 1),
-    ("language", "a swear word", lambda text: _curse().search(text)),
+    ("language", "a swear word", CURSE.search),
 )
 FILTERS = (*dict.fromkeys(name for name, _, _ in LOOKS), "words", "grammar", "statement", "main verb")
 
@@ -169,13 +143,8 @@ FILTERS = (*dict.fromkeys(name for name, _, _ in LOOKS), "words", "grammar", "st
 
 CHUNK = 128  # sentences whose words are masked together
 LATER_FILTERS = ("repeated", "replaceable word", "negation of the word", "synonym and antonym", "in context", "typo")
-
-
-class Built(NamedTuple):
-    """The rows of an original, and the probabilities that its synonym and its antonym are good; () without a model."""
-
-    chances: Sequence[float]
-    rows: list[PairRow]
+# The rows of an original, and the probabilities that its synonym and its antonym are good; () without a model.
+Built: TypeAlias = tuple[Sequence[float], list[PairRow]]
 
 
 def build(
@@ -212,9 +181,8 @@ def build(
         Negation (Main): The shop on the corner does not sell old books about the sea.
         Negation (Antonym): The shop on the corner does not sell old books about the sea.
     """
-    for name, value in (("n", n), ("look_at", look_at)):
-        if value < 1:
-            raise InputError(f"{name}={value}: must be at least 1.")
+    check_size(n, "n")
+    check_size(look_at, "look_at")
     sentences = list(dict.fromkeys(resources.parser.split(texts)))
     if not sentences:
         raise DataError("The texts contain no sentences. Pass at least one sentence.")
@@ -230,19 +198,19 @@ def build(
         while seen < least or (seen < len(order) and len(built) < n):
             chunk = order[seen : seen + CHUNK]
             for outcome in _outcomes(chunk, resources, chooser, used_texts, seed):
-                if isinstance(outcome, Built):
-                    built.append(outcome)
+                if isinstance(outcome, UnsuitableError):
+                    excluded[outcome.filter][str(outcome)] += 1
                 else:
-                    excluded[outcome.filter][outcome.reason] += 1
+                    built.append(outcome)
             seen += len(chunk)
             show(len(chunk))
-    built.sort(key=lambda original: both(*original.chances) if original.chances else 0.0, reverse=True)
+    built.sort(key=lambda original: both(*original[0]) if original[0] else 0.0, reverse=True)
     chosen = built[:n]
     excluded["wanted"] = Counter({"others ranked higher, or came first": len(built) - len(chosen)})
     fallen = {name: dict((+reasons).most_common()) for name, reasons in excluded.items()}
-    chances = [original.chances for original in chosen if original.chances]
+    chances = [pair for pair, _ in chosen if pair]
     good = dict(zip(RELATIONS, np.mean(chances, axis=0).tolist(), strict=True)) if chances else {}
-    rows = [row for original in chosen for row in original.rows]
+    rows = [row for _, rows in chosen for row in rows]
     return rows, Quality(len(sentences), seen, len(chosen), fallen, good)
 
 
@@ -251,27 +219,26 @@ def _outcomes(
 ) -> Iterator[Built | UnsuitableError]:
     """Yield the rows of each sentence, or the reason why it has none; originals in `used_texts` are not repeated."""
     misspelled = frozenset(word for words in resources.misspellings.values() for word in words)
-    suitable: list[tuple[Suitable, list[Choice]]] = []
-    for original in filter_sentences(sentences, resources.parser, misspelled, resources.wordnet or frozenset()):
-        if isinstance(original, UnsuitableError):
-            yield original
-        elif original.text in used_texts:
+    suitable: list[tuple[Choice, list[Choice]]] = []
+    for main in filter_sentences(sentences, resources.parser, misspelled, resources.wordnet or frozenset()):
+        if isinstance(main, UnsuitableError):
+            yield main
+        elif main.text in used_texts:
             yield UnsuitableError("repeated", "equal to another sentence except for marks, capitals or a name")
-        elif isinstance(choices := attempt(negatable, original.doc), UnsuitableError):
+        elif isinstance(choices := attempt(negatable, main.token.doc), UnsuitableError):
             yield choices
         else:
-            used_texts.add(original.text)
-            suitable.append((original, choices))
-    choices_by_sentence = [choices for _, choices in suitable]
-    first_choices = [choices[0] for choices in choices_by_sentence]
-    chosen = first_choices if chooser is None else chooser.choose(choices_by_sentence)
-    for (original, _), choice in zip(suitable, chosen, strict=True):
-        yield attempt(_rows_of, original, choice, resources, seed) if isinstance(choice, Choice) else choice
+            used_texts.add(main.text)
+            suitable.append((main, choices))
+    offered = [choices for _, choices in suitable]
+    chosen = [choices[0] for choices in offered] if chooser is None else chooser.choose(offered)
+    for (main, _), choice in zip(suitable, chosen, strict=True):
+        yield attempt(_rows_of, main, choice, resources, seed) if isinstance(choice, Choice) else choice
 
 
-def _rows_of(original: Suitable, choice: Choice, resources: Resources, seed: int) -> Built:
+def _rows_of(main: Choice, choice: Choice, resources: Resources, seed: int) -> Built:
     """Return the rows of a choice; raise UnsuitableError if the word has no typo."""
-    token, start, text = choice.token, choice.token.idx, original.text
+    token, start, text = choice.token, choice.token.idx, choice.text
     rng = np.random.default_rng([seed, zlib.crc32(text.encode())])  # independent of the order of the texts
     typo, typo_rule = make_typo(token.text, rng, resources.misspellings)
     replacements = [(c.relation.title(), c.word, "word replaced", f"WordNet {c.source}") for c in choice.candidates]
@@ -284,8 +251,8 @@ def _rows_of(original: Suitable, choice: Choice, resources: Resources, seed: int
         for subset, word, rule, source in replacements
     ]
     source = f"rules, {resources.parser.name}"
-    negations = (("Negation (Main)", original.main, original.negation), ("Negation (Antonym)", token, choice.negation))
-    for subset, verb, negation in negations:
-        first, last = min(edit.start for edit in negation.edits), max(edit.end for edit in negation.edits)
-        rows.append(PairRow(text, negation.text, subset, first, last, negation.rule, verb.text, "", source))
-    return Built(choice.chances, rows)
+    for subset, negated in (("Negation (Main)", main), ("Negation (Antonym)", choice)):
+        (changed, edits, rule), verb = negated.negation, negated.token.text
+        first, last = min(edit.start for edit in edits), max(edit.end for edit in edits)
+        rows.append(PairRow(text, changed, subset, first, last, rule, verb, "", source))
+    return choice.chances, rows

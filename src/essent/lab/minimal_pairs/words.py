@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import islice
 from typing import TypeAlias
 
@@ -26,13 +25,13 @@ from essent.lab.minimal_pairs.parsing import (
     levenshtein,
     read_table,
     spellings,
+    text_of,
     word_lists,
 )
 from essent.lab.minimal_pairs.resources import (
     RELATIONS,
     Evidence,
     Lemma,
-    MaskScores,
     Query,
     Resources,
     WordNet,
@@ -61,6 +60,8 @@ PENALTY = {  # natural log, by relation to the word
     "through hypernym": 1.5,
 }
 UNCOUNTED = 2.0  # penalty for a word that does not occur in WordNet's tagged texts
+# replacements that seldom fit: word, "synonym" or "antonym", replacement
+EXCLUDED = {(row["word"], row["relation"], row["other"]) for row in read_table("excluded.tsv")}
 PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "de", "mis")
 FRAMES = {  # WordNet's sentence frames (wninput(5WN)) by the complement of a verb
     "object": {8, 9, 10, 11, 14, 15, 16, 17, 18, 19, 20, 21, 24, 25, 30, 31},
@@ -110,7 +111,7 @@ def substitutes(token: Token, wordnet: WordNet) -> list[Candidate]:
         share = (uses + 0.5) / total
         for offer in _offers(sense, part, wordnet) if share >= SHARE or not number else ():
             relation, word = offer[0], spelled(offer[2])
-            if word in excluded_words or (lemma, relation, word) in _excluded_replacements():
+            if word in excluded_words or (lemma, relation, word) in EXCLUDED:
                 continue
             if (candidate := _candidate(token, part, sense, offer, math.log(share), wordnet)) is not None:
                 best[relation][word] = max(best[relation].get(word, candidate), candidate, key=lambda c: c.prior)
@@ -176,12 +177,6 @@ def _needs(verb: Token) -> tuple[str, ...]:
     return ("object", "nothing") if gap else ("nothing",)
 
 
-@cache
-def _excluded_replacements() -> frozenset[tuple[str, str, str]]:
-    """Read the excluded replacements, which seldom fit: word, "synonym" or "antonym", replacement."""
-    return frozenset((row["word"], row["relation"], row["other"]) for row in read_table("excluded.tsv"))
-
-
 def _same_stem(first: str, second: str) -> bool:
     """Whether two words are too similar to be synonyms (grey and gray, fresh and refreshing); antonyms may be."""
     return first in second or second in first or levenshtein(first, second) <= 2 + (len(first) > 7)
@@ -206,10 +201,15 @@ class Choice:
     filler: str = ""
     chances: Sequence[float] = ()
 
+    @property
+    def text(self) -> str:
+        """The sentence."""
+        return text_of(self.token.doc)
+
     def query(self, *words: str) -> Query:
         """Return the query that scores words in place of this one."""
         start = self.token.idx
-        return Query(str(self.token.doc.user_data["text"]), start, start + len(self.token), tuple(dict.fromkeys(words)))
+        return Query(self.text, start, start + len(self.token), tuple(dict.fromkeys(words)))
 
 
 def negatable(doc: Doc) -> list[Choice]:
@@ -252,29 +252,28 @@ class Chooser:
         best = map(self._best, flat, self.compare(flat))
         chosen: list[Choice | UnsuitableError] = []
         for choices in offered:
-            filled = [choice for choice in (next(best) for _ in choices) if choice is not None]
-            unsuitable = UnsuitableError("in context", "no synonym, antonym and random word fit into the sentence")
-            if not choices:
-                reason = "no word has both a synonym and an antonym in one of its frequent senses"
-                unsuitable = UnsuitableError("synonym and antonym", reason)
-            chosen.append(max(filled, key=lambda choice: both(*choice.chances), default=unsuitable))
+            reason = ("synonym and antonym", "no word has both a synonym and an antonym in one of its frequent senses")
+            if choices:
+                reason = ("in context", "no synonym, antonym and random word fit into the sentence")
+            filled = filter(None, islice(best, len(choices)))
+            chosen.append(max(filled, key=lambda choice: both(*choice.chances), default=UnsuitableError(*reason)))
         return chosen
 
     def compare(self, choices: Sequence[Choice]) -> list[tuple[dict[Candidate, Evidence], list[str]]]:
         """Return, for each choice, the evidence for its candidates, and unrelated words, most probable first."""
         scores = self.model.mask_scores([choice.query(*(c.word for c in choice.candidates)) for choice in choices])
         queries = []
-        for choice, at_mask in zip(choices, scores, strict=True):
-            ranked = self._ranked({c: Evidence(0.0, c.prior, at_mask.candidates[c.word]) for c in choice.candidates})
+        for choice, (logs, probable) in zip(choices, scores, strict=True):
+            ranked = self._ranked({c: Evidence(0.0, c.prior, logs[c.word]) for c in choice.candidates})
             candidates = [c for relation in RELATIONS for c in [c for c in ranked if c.relation == relation][:COMPARED]]
-            fillers = self._unrelated(choice.token, at_mask)
+            fillers = self._unrelated(choice.token, probable)
             words = [word for c in candidates for word in (c.word, c.via) if word]
-            queries.append((choice.query(*words, *fillers), at_mask, candidates, fillers))
+            queries.append((choice.query(*words, *fillers), logs, candidates, fillers))
         compared = []
         similarities = self.model.similarities([query for query, *_ in queries])
-        for (_, at_mask, candidates, fillers), similarity in zip(queries, similarities, strict=True):
+        for (_, logs, candidates, fillers), similarity in zip(queries, similarities, strict=True):
             evidence = {
-                c: Evidence(similarity[c.word], c.prior, at_mask.candidates[c.word], c.prefix)
+                c: Evidence(similarity[c.word], c.prior, logs[c.word], c.prefix)
                 for c in candidates
                 if not c.via or similarity[c.via] >= BETWEEN
             }
@@ -296,8 +295,11 @@ class Chooser:
         pair = [best[relation] for relation in RELATIONS]
         return replace(choice, candidates=pair, filler=fillers[0], chances=[chances[c] for c in pair])
 
-    def _unrelated(self, token: Token, scores: MaskScores) -> list[str]:
-        """Return the most probable words in the same form that are unrelated to the word (section 2.2.4)."""
+    def _unrelated(self, token: Token, probable: Mapping[str, float]) -> list[str]:
+        """Return the most probable words in the same form that are unrelated to the word (section 2.2.4).
+
+        `probable` are the logarithms of the probabilities of words, the most probable first.
+        """
         lemma, part = lemmas(token.lower_, token.tag_)[0], part_of_speech(token)
         excluded_words = _forms_in_sentence(token) | self.wordnet.relatives(lemma) | spellings(lemma)
         light = word_lists()["light"] | word_lists()["not random"]
@@ -310,6 +312,6 @@ class Chooser:
             first_senses = (sense for form in forms for _, sense in self.wordnet.senses(form, part)[:1])
             return any(fits(token, set(sense.frame_ids())) for sense in first_senses)
 
-        least = min(max(scores.fillers.values(), default=0.0) - FILLER_GAP, FLUENT)
-        probable = [word for word, log in scores.fillers.items() if log >= least and word not in excluded_words]
-        return list(islice(filter(fits_unrelated, probable), RANDOM))
+        least = min(max(probable.values(), default=0.0) - FILLER_GAP, FLUENT)
+        words = (word for word, log in probable.items() if log >= least and word not in excluded_words)
+        return list(islice(filter(fits_unrelated, words), RANDOM))

@@ -146,38 +146,31 @@ def pack(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], length: int, 
 
 def _packed_columns(tokenizer: Any, texts: Sequence[str], length: int, words: bool) -> dict[str, np.ndarray]:
     """Return the columns of `pack` for a portion of texts."""
-    names = ["input_ids", "special_tokens_mask", *(["offset_mapping"] if words else [])]
+    padding: dict[str, Any] = {"special_tokens_mask": 1, "input_ids": tokenizer.pad_token_id, "attention_mask": 0}
+    padding |= {"offset_mapping": (0, 0)} if words else {}
     encoded = tokenizer(
         [mend_surrogates(text) for text in texts],
         truncation=True,
         max_length=length,
         return_overflowing_tokens=True,
+        return_attention_mask=True,
         return_special_tokens_mask=True,
         return_offsets_mapping=words,
         split_special_tokens=True,
     )
     rows: list[list[list[Any]]] = []
-    for pieces in zip(*(encoded[name] for name in names), strict=True):  # a long text has several pieces
-        if all(pieces[1]):  # no tokens of the text
+    for pieces in zip(*(encoded[name] for name in padding), strict=True):  # a long text has several pieces
+        if all(pieces[0]):  # no tokens of the text
             continue
         row = next((row for row in rows[-OPEN_SEQUENCES:] if len(row[0]) + len(pieces[0]) <= length), None)
         if row is None:
-            rows.append(row := [[] for _ in names])
+            rows.append(row := [[] for _ in padding])
         for column, tokens in zip(row, pieces, strict=True):
             column.extend(tokens)
-    ids, special, *offsets = zip(*rows, strict=True) if rows else ((), ())
-    padded = tokenizer.pad(
-        {"input_ids": list(ids), "special_tokens_mask": list(special)},
-        padding="max_length",
-        max_length=length,
-        padding_side="right",
-    )
-    columns: dict[str, np.ndarray] = {
-        name: np.array(tokens, np.int32).reshape(-1, length) for name, tokens in padded.items()
-    }
-    if offsets:
-        padded_offsets = [[*row, *[(0, 0)] * (length - len(row))] for row in offsets[0]]
-        columns["offset_mapping"] = np.array(padded_offsets, np.int32).reshape(-1, length, 2)
+    columns = {}
+    for number, (name, value) in enumerate(padding.items()):
+        padded = [[*row[number], *[value] * (length - len(row[number]))] for row in rows]
+        columns[name] = np.array(padded, np.int32).reshape(-1, length, *np.shape(value))
     return columns
 
 
@@ -218,9 +211,9 @@ def masked_once(packed: Dataset, masking: Any, seed: int) -> Dataset:
 
     seeded = copy.copy(masking)
     seeded.generator = torch.Generator().manual_seed(seed)
-    rows = packed[:] if len(packed) else {}
-    rows = {name: torch.cat([values] * -(-MIN_SEQUENCES // len(packed))) for name, values in rows.items()}
-    masked_rows = mask(rows, seeded) if rows else {}
-    if not rows or not (masked_rows["labels"] != IGNORED).any():
-        raise InputError("The held-out texts contain no token to predict. Use more held-out texts.")
-    return Dataset.from_dict({name: values.numpy() for name, values in masked_rows.items()}).with_format("torch")
+    if len(packed):
+        copies = -(-MIN_SEQUENCES // len(packed))
+        rows = mask({name: torch.cat([values] * copies) for name, values in packed[:].items()}, seeded)
+        if (rows["labels"] != IGNORED).any():
+            return Dataset.from_dict({name: values.numpy() for name, values in rows.items()}).with_format("torch")
+    raise InputError("The held-out texts contain no token to predict. Use more held-out texts.")

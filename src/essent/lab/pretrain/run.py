@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 from tqdm import tqdm
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments, default_data_collator
+from transformers import PrinterCallback, Trainer, TrainingArguments, default_data_collator
 
 from essent._core.atomic import remove_leftovers, replacing_folder, require_replaceable
 from essent._core.folders.files import is_read
@@ -248,7 +248,7 @@ def _training_arguments(settings: Pretraining, folder: Path, device: str, precis
         save_steps=interval,
         save_total_limit=2,
         logging_steps=LOG,
-        logging_nan_inf_filter=False,  # `FiniteGradients` stops the run
+        logging_nan_inf_filter=False,  # `training_step` stops the run
         label_names=["labels"],
         remove_unused_columns=False,
         report_to="none",
@@ -285,7 +285,6 @@ class MaskedTrainer(Trainer):
         super().__init__(model, arguments, compute_metrics=masked_scores, **parts)
         self.masking, self.note = masking, note
         self.remove_callback(PrinterCallback)
-        self.add_callback(FiniteGradients)
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
@@ -307,9 +306,21 @@ class MaskedTrainer(Trainer):
         return loss, {"losses": outputs[0], "hits": outputs[1]}
 
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
-        """Run one step, with quick dropout on a CPU."""
+        """Compute the gradients of one step, with quick dropout on a CPU.
+
+        Raises:
+            TrainingError: the loss or the gradients are infinite or NaN, which would ruin the weights.
+        """
         with quick_dropout(self.args.device.type, model):
-            return super().training_step(model, inputs, num_items_in_batch)
+            loss = super().training_step(model, inputs, num_items_in_batch)
+        gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
+        if not torch.isfinite(torch.nn.utils.get_total_norm(gradients)):
+            raise TrainingError(
+                f"Step {self.state.global_step + 1}: the loss or its gradients are not finite. "
+                f"{checkpoints.checkpoint_note(Path(str(self.args.output_dir)))} Try a learning rate below "
+                f"{self.args.learning_rate:g}, a longer warmup or precision='float32'."
+            )
+        return loss
 
     def evaluate(self, *arguments: Any, **parts: Any) -> dict[str, float]:
         """Validate, and report loss and accuracy."""
@@ -325,17 +336,3 @@ class MaskedTrainer(Trainer):
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         with checkpoints.writing_checkpoint(self):
             super()._save_checkpoint(model, trial)
-
-
-class FiniteGradients(TrainerCallback):
-    """Callback that stops before a step with infinite or NaN loss or gradients, which would ruin the weights."""
-
-    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Check the gradients, which are already clipped: a norm that was not finite has made them NaN."""
-        gradients = [weight.grad for weight in kwargs["model"].parameters() if weight.grad is not None]
-        if not torch.isfinite(torch.nn.utils.get_total_norm(gradients)):
-            raise TrainingError(
-                f"Step {state.global_step + 1}: the loss or its gradients are not finite. "
-                f"{checkpoints.checkpoint_note(Path(str(args.output_dir)))} Try a learning rate below "
-                f"{args.learning_rate:g}, a longer warmup or precision='float32'."
-            )

@@ -19,7 +19,7 @@ A cell's settings are merged from those of its block, row and column; later ones
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -69,6 +69,7 @@ class Cell:
         row, column: name of the row, and heading of the column.
         published: the figure; None if the paper prints nothing.
         settings: see the docstring of `essent.lab.reproduce.published`.
+        block: heading above the row; "" without one.
 
     Example:
         >>> from essent.lab.reproduce import find_table
@@ -81,6 +82,7 @@ class Cell:
     column: str
     published: Published | None
     settings: Mapping[str, Any]
+    block: str = ""
 
     @property
     def missing(self) -> str | None:
@@ -123,14 +125,6 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Block:
-    """Rows under one heading."""
-
-    title: str
-    rows: dict[str, tuple[Cell, ...]]
-
-
-@dataclass(frozen=True)
 class Table:
     """A published table.
 
@@ -139,7 +133,7 @@ class Table:
         paper: title, authors, year.
         caption: caption, written for essent.
         columns: headings.
-        blocks: cells, row by row.
+        content: cells, row by row.
         models: role -> the model of the paper, a hub name.
         corpus: the texts that the paper used besides the tasks' own.
         note: remarks about the comparison.
@@ -157,14 +151,14 @@ class Table:
     paper: str
     caption: str
     columns: tuple[str, ...]
-    blocks: tuple[Block, ...]
+    content: tuple[Cell, ...]
     models: Mapping[str, str]
     corpus: str = ""
     note: str = ""
 
     def cells(self) -> list[Cell]:
         """Return all cells, row by row."""
-        return [cell for block in self.blocks for row in block.rows.values() for cell in row]
+        return list(self.content)
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -215,7 +209,7 @@ def _read(paper: str) -> tuple[Table, ...]:
             paper=content["title"],
             caption=table["caption"],
             columns=tuple(table["columns"]),
-            blocks=tuple(_block(block, table, content.get("templates", {})) for block in table["blocks"]),
+            content=tuple(cell for block in table["blocks"] for cell in _cells(block, table, content)),
             models=content["models"],
             corpus=table.get("corpus", content.get("corpus", "")),
             note=table.get("note", content.get("note", "")),
@@ -224,21 +218,18 @@ def _read(paper: str) -> tuple[Table, ...]:
     )
 
 
-def _block(block: dict[str, Any], table: dict[str, Any], templates: dict[str, str]) -> Block:
-    block_settings = {"templates": templates, **block.get("cell", {})}
+def _cells(block: dict[str, Any], table: dict[str, Any], paper: dict[str, Any]) -> Iterator[Cell]:
+    block_settings = {"templates": paper.get("templates", {}), **block.get("cell", {})}
     if "tasks" in block:
         block_settings["tasks"] = block["tasks"]
     named_settings = {**table.get("settings", {}), **block.get("settings", {})}
-    rows = {}
     for name, figures in block["values"].items():
         row_settings: dict[str, Any] = {}
         for part in [name] if name in named_settings else name.split(" + "):
             row_settings |= named_settings[part]
-        rows[name] = tuple(
-            Cell(name, column, Published.read(figure), {**block_settings, **row_settings, **column_settings})
-            for (column, column_settings), figure in zip(table["columns"].items(), figures, strict=True)
-        )
-    return Block(block.get("title", ""), rows)
+        for (column, column_settings), figure in zip(table["columns"].items(), figures, strict=True):
+            settings = {**block_settings, **row_settings, **column_settings}
+            yield Cell(name, column, Published.read(figure), settings, block.get("title", ""))
 
 
 # -- tables over some of their tasks, with means of the paper's figures over the same tasks ---------------------------
@@ -259,14 +250,8 @@ def only_tasks(table: Table, selects: Callable[[str], bool]) -> Table:
         for cell in other.cells()
         if cell.published is not None and len(cell.settings.get("tasks", ())) == 1
     }
-    blocks = []
-    for block in table.blocks:
-        rows = {
-            name: tuple(selected for cell in cells if (selected := _only(cell, selects, figures)) is not None)
-            for name, cells in block.rows.items()
-        }
-        blocks.append(Block(block.title, {name: cells for name, cells in rows.items() if cells}))
-    return replace(table, blocks=tuple(block for block in blocks if block.rows))
+    content = (_only(cell, selects, figures) for cell in table.cells())
+    return replace(table, content=tuple(cell for cell in content if cell is not None))
 
 
 def _only(cell: Cell, selects: Callable[[str], bool], figures: Mapping[tuple[str, str, str], float]) -> Cell | None:

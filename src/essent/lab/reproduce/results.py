@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from statistics import fmean, variance
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +68,7 @@ def mean_over_seeds(scores: Sequence[Score]) -> Score:
 
 def over_checkpoints(scores: Sequence[Score], statistic: str) -> Score:
     """Return the mean over checkpoints, as in `mean_over_seeds`, the maximum or the minimum."""
-    if statistic == "mean" and len(scores) > 1:
+    if statistic == "mean":
         return mean_over_seeds(scores)
     return (min if statistic == "min" else max)(scores, key=lambda score: score.value)
 
@@ -155,19 +156,17 @@ def render(done: Reproduction) -> RichTable:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    outcomes = {id(outcome.cell): outcome for outcome in done.cells}
     columns = [name for name in done.table.columns if any(outcome.cell.column == name for outcome in done.cells)]
     headings = (Column(Text(name), justify="right") for name in columns)
     table = RichTable("", *headings, box=box.SIMPLE_HEAD, pad_edge=False)
-    for block in done.table.blocks:
-        title = block.title
-        for name, cells in block.rows.items():
-            row = {cell.column: outcomes[id(cell)] for cell in cells if id(cell) in outcomes}
-            if any(outcome.cell.published is not None for outcome in row.values()):
-                if title:
-                    table.add_row(Text(title, style="bold"))
-                table.add_row(Text(name), *(_cell(row.get(column)) for column in columns))
-                title = ""
+    title = ""
+    for (block, name), outcomes in groupby(done.cells, key=lambda outcome: (outcome.cell.block, outcome.cell.row)):
+        row = {outcome.cell.column: outcome for outcome in outcomes}
+        if any(outcome.cell.published is not None for outcome in row.values()):
+            if block != title:
+                title = block
+                table.add_row(Text(title, style="bold"))
+            table.add_row(Text(name), *(_cell(row.get(column)) for column in columns))
     return table
 
 
@@ -246,14 +245,13 @@ def summary(done: Reproduction) -> str:
 
 def to_dict(done: Reproduction) -> dict[str, Any]:
     """Return the reproduction as JSON values."""
-    titles = {id(cell): block.title for block in done.table.blocks for row in block.rows.values() for cell in row}
     cells = []
     for outcome in done.cells:
         cell, score, published = outcome.cell, outcome.score, outcome.cell.published
         tasks = list(cell.settings.get("tasks", ()))
         cells.append(
             {
-                "block": titles[id(cell)],
+                "block": cell.block,
                 "row": cell.row,
                 "column": cell.column,
                 "published": published and published.value,

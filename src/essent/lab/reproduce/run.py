@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from essent._core.arguments import check_size
 from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.errors import DataError, EssentError, InputError
 from essent.lab.explain.importance import backbone_of, head_agreement, impact_agreement
@@ -87,8 +88,8 @@ def run_table(
     """
     if models is not None and (unknown := sorted(set(models) - set(table.roles))):
         raise InputError(f"{table.name} has no role {unknown[0]!r}. Its roles are {', '.join(table.roles)}.")
-    if most_seeds is not None and most_seeds < 1:
-        raise InputError(f"most_seeds={most_seeds}: must be at least 1.")
+    if most_seeds is not None:
+        check_size(most_seeds, "most_seeds")
     by_role = {
         role: (names,) if isinstance(names, str) else tuple(names)
         for role, names in (table.models if models is None else models).items()
@@ -134,64 +135,65 @@ class _Run:
     report: Callable[[str], None]
     cache: Path
     contexts: str | Path | None
-    tasks: dict[str, Any] = field(default_factory=dict)  # a task, or the reason why there is none
+    averages: str | DataError | None = None  # see `_averaged`
+    tasks: dict[str, Any] = field(default_factory=dict)  # None for a task without data
     sources: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     shared: dict[tuple[str, ...], Any] = field(default_factory=dict)  # measurements that several cells use
 
     def plan(self, cell: Cell, most_seeds: int | None) -> _Job:
         """Return the job of a cell, with the problem if it cannot be run."""
         settings = cell.settings
-        lowercase = settings.get("lowercase", ())
-        tasks = {f"{name} lowered" if name in lowercase else name: name for name in settings.get("tasks", ())}
-        problem = self._problem(cell) or next(filter(None, map(self._load, tasks, tasks.values())), "")
-        contexts = ""
-        if cell.reads_contexts and not problem:
-            contexts, problem = self._averaged(self.models[settings["model"]][0])
-        if problem:
-            return _Job(cell, problem)
+        try:
+            self._check(cell)
+            lowercase = settings.get("lowercase", ())
+            tasks = [self._load(name, name in lowercase) for name in settings.get("tasks", ())]
+            contexts = self._averaged(self.models[settings["model"]][0]) if cell.reads_contexts else ""
+        except DataError as error:
+            return _Job(cell, str(error))
         limits = [settings.get("most_seeds"), most_seeds, settings.get("seeds", 1)]
         seeds = range(min(limit for limit in limits if limit is not None))
         recipes = [recipe for seed in seeds if (recipe := cell.recipe(seed, contexts)) is not None]
-        return _Job(cell, "", recipes, list(tasks))
+        return _Job(cell, "", recipes, tasks)
 
-    def _problem(self, cell: Cell) -> str:
-        """Return why a cell cannot be run, without checking its tasks; empty if it can."""
+    def _check(self, cell: Cell) -> None:
+        """Raise DataError if a cell cannot be run, without checking its tasks."""
         settings, role = cell.settings, str(cell.settings.get("model"))
+        sources = (settings.get("fit"), settings.get("counts"))
+        reads_corpus = settings.get("measure") in OF_A_CORPUS or "corpus" in sources
         if cell.missing or role not in self.models:
-            return cell.missing or f"no model given for {role}"
+            raise DataError(cell.missing or f"no model given for {role}")
         if cell.reads_contexts and not (self.contexts or self.corpus):
-            return "no averaged token vectors and no corpus given"
+            raise DataError("no averaged token vectors and no corpus given")
         if cell.reads_contexts and len(self.models[role]) > 1:
-            return "averaged token vectors belong to one model, several were given"
-        reads_corpus = settings.get("measure") in OF_A_CORPUS or "corpus" in (
-            settings.get("fit"),
-            settings.get("counts"),
-        )
-        return "no corpus given" if reads_corpus and not self.corpus else ""
+            raise DataError("averaged token vectors belong to one model, several were given")
+        if reads_corpus and not self.corpus:
+            raise DataError("no corpus given")
 
-    def _load(self, key: str, name: str) -> str:
-        """Load a task's data into `tasks`; return why there is none, or an empty string."""
+    def _load(self, name: str, lowercase: bool) -> str:
+        """Load a task's data into `tasks`, once, and return its key; raise DataError if there are none."""
+        key = f"{name} lowered" if lowercase else name
         if key not in self.tasks:
+            self.tasks[key] = None
             try:
                 task: Any = _load_heros(self.data) if name == "heros" else load_task(name, self.data)
-                self.tasks[key] = task = task if key == name else _lowercased(task)
+                self.tasks[key] = task = _lowercased(task) if lowercase else task
                 self.sources[key] = {"source": task.source.get("source"), "sha256": task.digest()}
             except DataError as error:
                 self.report(f"No data for {name}: {_first_line(error)}")
-                self.tasks[key] = f"no data for {name}"
-        problem = self.tasks[key]
-        return problem if isinstance(problem, str) else ""
+        if self.tasks[key] is None:
+            raise DataError(f"no data for {name}")
+        return key
 
-    def _averaged(self, model: str) -> tuple[str, str]:
-        """Return the folder of the model's averaged token vectors, as written in `avg:`, or the problem."""
-        if ("contexts",) not in self.shared:
+    def _averaged(self, model: str) -> str:
+        """Return the folder of averaged token vectors, as written in `avg:`; raise DataError if there are none."""
+        if self.averages is None:
             try:
-                folder = self.contexts or self._average(model)
-                self.shared["contexts",] = AverageTable.of(folder).place.rpartition("@")[0], ""
+                self.averages = AverageTable.of(self.contexts or self._average(model)).place.rpartition("@")[0]
             except EssentError as error:
-                self.shared["contexts",] = "", f"no averaged token vectors: {_first_line(error)}"
-        path, problem = self.shared["contexts",]
-        return path, problem
+                self.averages = DataError(f"no averaged token vectors: {_first_line(error)}")
+        if isinstance(self.averages, DataError):
+            raise self.averages
+        return self.averages
 
     def _average(self, model: str) -> Path:
         """Average the token vectors over the corpus, unless they are cached."""

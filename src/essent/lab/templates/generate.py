@@ -62,13 +62,10 @@ def read_definitions(path: str | Path) -> tuple[Definition, ...]:
         DataError: no such file, no rows, a missing column, or a value that is not a text; names file and line.
     """
     definitions = []
-    for where, columns in located_rows(Path(path)):
-        for name in Definition._fields:
-            if not isinstance(text := columns.get(name), str) or not text.strip():
-                raise DataError(f"{where}: {name!r} must be a text that is not blank, got {text!r}.")
-        definitions.append(Definition(columns["word"].strip(), columns["definition"].strip()))
-    if not definitions:
-        raise DataError(f"{path} contains no definitions.")
+    for row in located_rows(path):
+        definitions.append(Definition(*(row.text(name, (name,)).strip() for name in Definition._fields)))
+        if not all(definitions[-1]):
+            raise DataError(f"{row.where}: 'word' and 'definition' must not be blank, got {row.values!r}.")
     return tuple(definitions)
 
 
