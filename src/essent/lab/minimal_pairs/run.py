@@ -6,7 +6,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
-from typing import TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
@@ -143,8 +143,13 @@ FILTERS = (*dict.fromkeys(name for name, _, _ in LOOKS), "words", "grammar", "st
 
 CHUNK = 128  # sentences whose words are masked together
 LATER_FILTERS = ("repeated", "replaceable word", "negation of the word", "synonym and antonym", "in context", "typo")
-# The rows of an original, and the probabilities that its synonym and its antonym are good; () without a model.
-Built: TypeAlias = tuple[Sequence[float], list[PairRow]]
+
+
+class Built(NamedTuple):
+    """The rows of an original, and the probabilities that its synonym and its antonym are good; () without a model."""
+
+    chances: Sequence[float]
+    rows: list[PairRow]
 
 
 def build(
@@ -204,13 +209,13 @@ def build(
                     built.append(outcome)
             seen += len(chunk)
             show(len(chunk))
-    built.sort(key=lambda original: both(*original[0]) if original[0] else 0.0, reverse=True)
+    built.sort(key=lambda original: both(*original.chances) if original.chances else 0.0, reverse=True)
     chosen = built[:n]
     excluded["wanted"] = Counter({"others ranked higher, or came first": len(built) - len(chosen)})
     fallen = {name: dict((+reasons).most_common()) for name, reasons in excluded.items()}
-    chances = [pair for pair, _ in chosen if pair]
+    chances = [original.chances for original in chosen if original.chances]
     good = dict(zip(RELATIONS, np.mean(chances, axis=0).tolist(), strict=True)) if chances else {}
-    rows = [row for _, rows in chosen for row in rows]
+    rows = [row for original in chosen for row in original.rows]
     return rows, Quality(len(sentences), seen, len(chosen), fallen, good)
 
 
@@ -255,4 +260,4 @@ def _rows_of(main: Choice, choice: Choice, resources: Resources, seed: int) -> B
         (changed, edits, rule), verb = negated.negation, negated.token.text
         first, last = min(edit.start for edit in edits), max(edit.end for edit in edits)
         rows.append(PairRow(text, changed, subset, first, last, rule, verb, "", source))
-    return choice.chances, rows
+    return Built(choice.chances, rows)
