@@ -138,19 +138,11 @@ def evaluate(
     if not parsed and (fit_texts is not None or frequency_texts is not None):
         raise InputError("fit_texts and frequency_texts are used by recipes only, but recipes is empty.")
     engine_provenance = {name: chosen for name, chosen in asdict(choice).items() if chosen != AUTO}
+    passes: dict[str, Any] = {"batch_size": batch_size, "progress": progress, "cache": cache}
     results = []
     for name, each in _named(model, options).items():
         if parsed:
-            bench = Bench(
-                each,
-                parsed,
-                batch_size=batch_size,
-                progress=progress,
-                options=options,
-                cache=cache,
-                max_seq_length=max_seq_length,
-                choice=choice,
-            )
+            bench = Bench(each, parsed, options=options, max_seq_length=max_seq_length, choice=choice, **passes)
             scored = _score_recipes(bench, loaded_tasks, fit_texts, frequency_texts)
         else:
             scored = _score_unchanged(_open_unchanged(each, options, max_seq_length, choice), loaded_tasks)
@@ -171,13 +163,14 @@ def _named(model: ModelLike | Sequence[ModelLike], options: dict[str, Any]) -> d
     models: list[Any] = list(model) if isinstance(model, (list, tuple)) else [model]
     if not models:
         raise InputError("No models: evaluate needs at least one, for example ['bert-base-uncased'].")
-    names = list(map(name_of, models))
-    for name, each in zip(names, models, strict=True):
-        if len(models) > 1 and isinstance(each, (str, Path)):
+    loaded = [name_of(each) for each in models if not isinstance(each, (str, Path))]
+    named = {}
+    for number, each in enumerate(models, start=1):
+        name = name_of(each)
+        if isinstance(each, (str, Path)) and len(models) > 1:
             reach_model(name, options)
-    loaded = [name for name, each in zip(names, models, strict=True) if not isinstance(each, (str, Path))]
-    numbers = [f" {n}" if loaded.count(name) > 1 and name in loaded else "" for n, name in enumerate(names, start=1)]
-    return {name + number: each for name, number, each in zip(names, numbers, models, strict=True)}
+        named[f"{name} {number}" if loaded.count(name) > 1 else name] = each
+    return named
 
 
 def _score_recipes(
@@ -300,14 +293,13 @@ class Bench:
         options: dict[str, Any],
         cache: str | Path | None = None,
         max_seq_length: int | None = None,
-        choice: EngineChoice | None = None,
+        choice: EngineChoice = EngineChoice(),
     ) -> None:
         check_size(batch_size, "batch_size")
         if max_seq_length is not None:
             check_size(max_seq_length, "max_seq_length")
-        self.choice = choice or EngineChoice()
         loaded = load(model, recipes, options)
-        self.model, self.options, self.graphs = model, options, dict[str, Any]()
+        self.model, self.options, self.choice, self.graphs = model, options, choice, dict[str, Any]()
         self.backbone, self.prompt = loaded.backbone, loaded.default_prompt
         self.prompts = dict(loaded.settings.get("prompts") or {})
         self.recipes = list(recipes)
@@ -337,10 +329,11 @@ class Bench:
         def run(missing: list[str]) -> list[np.ndarray]:
             if not self.choice.makes_graph:
                 return pool_texts(self.backbone, plans, missing, stats, **self.pass_settings)
-            graphs = [self._graph(*entry) for entry in zip(keys, plans, counts, strict=True)]
+            graphs = map(self._graph, keys, plans, counts)
             batch_size, progress = self.pass_settings.values()
-            settings = {"prompt": "", "batch_size": batch_size, "show_progress_bar": progress}
-            return [graph.encode(missing, **settings) for graph in graphs]
+            return [
+                graph.encode(missing, prompt="", batch_size=batch_size, show_progress_bar=progress) for graph in graphs
+            ]
 
         vectors = self.cache.vectors(keys, [plan.width for plan in plans], texts, run)
         return dict(zip((plan.recipe for plan in plans), vectors, strict=True))
@@ -384,8 +377,8 @@ class Bench:
 
     def _chains(self) -> dict[Recipe, Chain]:
         """Make the unfitted shaping of every recipe."""
-        widths = {recipe: plan.width for recipe, plan in self.plans.items()}
-        return {recipe: chain_of(recipe, widths[without_shaping(recipe)], self.backbone) for recipe in self.recipes}
+        plans = {recipe: self.plans[without_shaping(recipe)] for recipe in self.recipes}
+        return {recipe: chain_of(recipe, plan.width, self.backbone) for recipe, plan in plans.items()}
 
     def _prompted(self, texts: Sequence[str]) -> list[str]:
         return [self.prompt + text for text in check_texts(texts)]

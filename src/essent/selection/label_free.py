@@ -7,7 +7,6 @@ their ranks of the pairs, plus half as much lexical similarity, is the target th
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
@@ -144,8 +143,7 @@ def _contrast(positive: Pairs, negative: Pairs) -> tuple[Pairs, np.ndarray]:
 def _length_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[Pairs, np.ndarray]:
     """Return random pairs, each text in one pair, and the similarity of their lengths."""
     chosen = _draw(_distinct(texts), 2000, rng, "texts")
-    half = len(chosen) // 2
-    pairs = list(zip(chosen[:half], chosen[half : 2 * half], strict=True))
+    pairs = list(zip(chosen[: len(chosen) // 2], chosen[len(chosen) // 2 :], strict=False))
     return pairs, -np.array([abs(len(words_of(a)) - len(words_of(b))) for a, b in pairs], np.float64)
 
 
@@ -321,16 +319,17 @@ def draw_texts(texts: Sequence[str], rng: np.random.Generator) -> list[str]:
 
 def _index_pairs(count: int, per_index: int) -> list[tuple[int, int]]:
     """Return (index, other index): `per_index` others for every index, within small groups that fit in one portion."""
-    starts = [i // (per_index + 1) * (per_index + 1) for i in range(count)]
+    index = np.arange(count)
+    starts = index - index % (per_index + 1)  # of the groups
     if count % (per_index + 1) == 1 and count > 1:  # no group of one
         starts[-1] = starts[-2]
-    sizes = Counter(starts)  # start of a group -> its size
-    pairs = []
-    for i, start in enumerate(starts):
-        size = sizes[start]
-        partners = [start + (i - start + 1 + k % max(size - 1, 1)) % size for k in range(per_index)]
-        pairs += [(i, j) for j in partners if i != j]
-    return pairs
+    sizes = np.bincount(starts)[starts]
+    pairs = [
+        (i, start + (i - start + 1 + k % max(size - 1, 1)) % size)
+        for i, start, size in zip(index.tolist(), starts.tolist(), sizes.tolist(), strict=True)
+        for k in range(per_index)
+    ]
+    return [(i, j) for i, j in pairs if i != j]
 
 
 def split_words(words: Sequence[str], size: int, rng: np.random.Generator) -> tuple[str, str]:

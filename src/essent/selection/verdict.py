@@ -17,7 +17,7 @@ from essent._core.types import ModelLike
 from essent.recipe.recipe import Recipe
 from essent.selection.evaluation import Bench
 from essent.selection.label_free import mean_rank
-from essent.selection.leaderboard import Check, Leaderboard, Trial, rank_trials
+from essent.selection.leaderboard import Check, Leaderboard
 from essent.selection.search_data import HeldOut, SearchSettings
 from essent.selection.use import is_label_free
 from essent.tasks.base import LabeledTask
@@ -41,25 +41,15 @@ CHOICE = "the choice"  # of each fold, in comparisons
 NO_SCORE = "No recipe has a score: there is only one labelled example, or the labels or all similarities are constant."
 
 
-def decide_by_labels(
-    trials: Sequence[Trial],
-    criterion: str,
-    baselines: Sequence[str],
-    scored: Sequence[Scored],
-    listed: Sequence[str],
-    *,
-    seed: int,
-    winner: str | None = None,
-) -> Leaderboard:
-    """Rank trials by labels, with intervals of the listed ones, and compare the winner (by default the first).
+def decide_by_labels(board: Leaderboard, scored: Sequence[Scored], listed: Sequence[str], *, seed: int) -> Leaderboard:
+    """Add the intervals of the listed recipes, comparisons of the leader by labels, and the verdict.
 
-    If labels ranked the recipes, cross-validation decides between the winner and the baselines; if another criterion
+    If labels ranked the recipes, cross-validation decides between the leader and the baselines; if another criterion
     ranked them, the labels decide.
     """
-    board = Leaderboard(criterion, rank_trials(trials, criterion), tuple(baselines), winner=winner)
     if not board.is_scored:
         return replace(board, notes=(NO_SCORE,))
-    leader = str(board.leader)
+    leader, baselines, criterion = str(board.leader), board.baselines, board.criterion
     names = list(dict.fromkeys([leader, *listed]))
     retained = tuple(data_set.only(names) for data_set in scored)
     units = " and ".join(dict.fromkeys(data_set.task.unit for data_set in scored))
@@ -72,16 +62,14 @@ def decide_by_labels(
         board = add_intervals(board, draws)
     cross_validation = cross_validate(scored, [name for name in baselines if name != leader], seed)
     ties = [interval(draws[leader] - draw)[0] <= 0 for name, draw in draws.items() if name != leader]
-    tie_note = (
-        f"The winner is not significantly better than {sum(ties)} of the {len(ties)} next recipes and baselines on "
-        f"these {units}."
-    )
-    optimism_note = (
-        f"The winner was chosen among {len(trials)} recipes on the same {units}, so its score is optimistic. Report "
-        "its score on other data."
-    )
-    notes = (tie_note, optimism_note) if any(ties) else (optimism_note,)
-    board = replace(board, held_out=cross_validation, notes=notes)
+    notes = [
+        f"The winner was chosen among {len(board.trials)} recipes on the same {units}, so its score is optimistic. "
+        "Report its score on other data."
+    ]
+    if any(ties):
+        counted = f"{sum(ties)} of the {len(ties)} next recipes and baselines on these {units}"
+        notes.insert(0, f"The winner is not significantly better than {counted}.")
+    board = replace(board, held_out=cross_validation, notes=tuple(notes))
     comparisons = [replace(comparison, first=leader) for comparison in cross_validation]
     folds = f"chosen on four fifths of the {units}, compared on the last fifth"
     return decide(board, comparisons, f"{measurement}, by cross-validation repeated {REPEATS} times ({folds})")
@@ -121,26 +109,21 @@ def cross_validate(scored: Sequence[Scored], baselines: Sequence[str], seed: int
     differences, draws = [], []
     for number in range(REPEATS * count):
         chosen = str(scored[0].names[best_of(scored, [scores[:, number] for scores in learned])])
-        rows = [data_set.rows([chosen, *baselines]) for data_set in scored]
-        units = [part[number] for part in parts]
-        measured = [
-            scores_of_parts(data_set.task, evidence, among[None], data_set.score)[:, 0]
-            for data_set, evidence, among in zip(scored, rows, units, strict=True)
-        ]
-        drawn = [
-            bootstrap(data_set.task, evidence, data_set.score, seed=seed + number + index, among=np.flatnonzero(among))
-            for index, (data_set, evidence, among) in enumerate(zip(scored, rows, units, strict=True))
-        ]
+        measured, drawn = [], []
+        for index, (data_set, part) in enumerate(zip(scored, parts, strict=True)):
+            task, evidence, unit = data_set.task, data_set.rows([chosen, *baselines]), part[number]
+            measured.append(scores_of_parts(task, evidence, unit[None], data_set.score)[:, 0])
+            options: dict[str, Any] = {"seed": seed + number + index, "among": np.flatnonzero(unit)}
+            drawn.append(bootstrap(task, evidence, data_set.score, **options))
         score, draw = mean_of_data_sets(scored, measured), mean_of_data_sets(scored, drawn)
         differences.append(score[0] - score[1:])
         draws.append(draw[0] - draw[1:])
-    lead = np.mean(differences, axis=0)  # (baselines,)
     spreads = np.mean(np.reshape(draws, (REPEATS, count, len(baselines), -1)), axis=1)  # (repeats,baselines,draws)
-    comparisons = []
-    for index, baseline in enumerate(baselines):
-        low, high = np.mean([interval(spread[index]) for spread in spreads], axis=0).tolist()
-        comparisons.append(Comparison(CHOICE, baseline, float(lead[index]), low, high, math.nan, name))
-    return tuple(comparisons)
+    ends = np.mean([[interval(draw) for draw in spread] for spread in spreads], axis=0).tolist()  # (baselines,2)
+    return tuple(
+        Comparison(CHOICE, baseline, lead, low, high, math.nan, name)
+        for baseline, lead, (low, high) in zip(baselines, np.mean(differences, axis=0).tolist(), ends, strict=True)
+    )
 
 
 def best_of(scored: Sequence[Scored], scores: Sequence[np.ndarray]) -> int:
