@@ -293,13 +293,14 @@ class Bench:
         options: dict[str, Any],
         cache: str | Path | None = None,
         max_seq_length: int | None = None,
-        choice: EngineChoice = EngineChoice(),
+        choice: EngineChoice | None = None,
     ) -> None:
         check_size(batch_size, "batch_size")
         if max_seq_length is not None:
             check_size(max_seq_length, "max_seq_length")
         loaded = load(model, recipes, options)
-        self.model, self.options, self.choice, self.graphs = model, options, choice, dict[str, Any]()
+        self.model, self.options, self.graphs = model, options, dict[str, Any]()
+        self.choice = choice or EngineChoice()
         self.backbone, self.prompt = loaded.backbone, loaded.default_prompt
         self.prompts = dict(loaded.settings.get("prompts") or {})
         self.recipes = list(recipes)

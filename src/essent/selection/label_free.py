@@ -349,8 +349,7 @@ def _lexical_tf_idf(texts: Sequence[str]) -> Any:
 
 def _lexical_cosines(texts: Sequence[str], pairs: Pairs) -> np.ndarray:
     """Return tf-idf cosines (P,) of pairs, with idf from the texts; 0 for a text without known n-grams."""
-    tf_idf = _lexical_tf_idf(texts)
-    first, second = (tf_idf.transform([pair[side] for pair in pairs]) for side in (0, 1))
+    first, second = map(_lexical_tf_idf(texts).transform, zip(*pairs, strict=True))
     return np.asarray(first.multiply(second).sum(axis=1), dtype=np.float64).ravel()
 
 

@@ -181,8 +181,7 @@ class Evaluation(dict[str, list[Result]]):
                 raise InputError(f"Cannot compare by {score!r} on {labelled.name}. Its scores: {allowed}.")
             evidence = []
             for name in names:
-                results = [result for result in self[name] if result.task == labelled.name]
-                rows = [result.evidence for result in results if result.evidence is not None]
+                rows = [r.evidence for r in self[name] if r.task == labelled.name and r.evidence is not None]
                 if not rows:
                     raise InputError(f"The results of {name!r} on {labelled.name} contain no evidence to compare.")
                 evidence.append(rows[0])
@@ -202,8 +201,8 @@ class Evaluation(dict[str, list[Result]]):
             MissingDependencyError: pandas is not installed.
         """
         pandas = optional_import("pandas", "data")
-        models = {str(result.provenance.get("model", "")) for results in self.values() for result in results}
-        short = short_names(models)
+        labelled = [(label, result) for label, results in self.items() for result in results]
+        short = short_names({str(result.provenance.get("model", "")) for _, result in labelled})
         rows = [
             {
                 "model": short[str(result.provenance.get("model", ""))],
@@ -216,8 +215,7 @@ class Evaluation(dict[str, list[Result]]):
                 "main": result.main is not None and metric == result.main[0],
                 "n": result.n,
             }
-            for label, results in self.items()
-            for result in results
+            for label, result in labelled
             for metric, scores in result.metrics.items()
         ]
         frame: pd.DataFrame = pandas.DataFrame(rows, columns=COLUMNS)
@@ -254,7 +252,6 @@ def _normalized(recipe: Any) -> str:
 
 def _main_key(result: Result, metric: str) -> str:
     """Return the key of a metric's main number: "all", or another one such as the mean of runs."""
-    if result.main is not None and result.main[0] == metric:
-        return result.main[1]
+    main_metric, key = result.main or ("", "")
     scores = result.metrics[metric]
-    return "all" if "all" in scores else next(iter(scores))
+    return key if metric == main_metric else "all" if "all" in scores else next(iter(scores))

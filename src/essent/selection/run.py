@@ -35,8 +35,7 @@ from essent.selection.search_data import SearchData, SearchSettings, held_out, r
 from essent.selection.space import REFERENCE, Space, find_space
 from essent.selection.store import Store
 from essent.selection.sweep import Sweep, score_stored
-from essent.selection.topics import TOPICS
-from essent.selection.use import UNKNOWN_USE, check_use, is_label_free, misfit
+from essent.selection.topics import TOPICS, UNKNOWN_USE, check_use, is_label_free, misfit
 from essent.selection.verdict import decide_by_labels, mean_ranks, score_on_tests
 from essent.selection.verdict_without_labels import decide_by_teacher, decide_by_topics
 from essent.tasks.base import LabeledTask, prompt_note
@@ -241,12 +240,12 @@ def _data_sets(
     use: str,
 ) -> list[SearchData]:
     """Read one data set or several: a list of tasks or paths (a list of strings is texts without labels)."""
-    sources: Sequence[Any] = [data]
-    if isinstance(data, (list, tuple)) and data:
-        sources = data if all(isinstance(row, Path) or hasattr(row, "score_vectors") for row in data) else [data]
+    sources: Sequence[Any] = data if isinstance(data, (list, tuple)) and data else [data]
+    if not all(isinstance(row, Path) or hasattr(row, "score_vectors") for row in sources):
+        sources = [data]
     if len(weights) not in (0, len(sources)):
         raise InputError(f"{len(weights)} weights for {len(sources)} data sets. Give one weight per data set, or none.")
-    if any(not weight > 0 for weight in weights):
+    if not all(weight > 0 for weight in weights):
         raise InputError(f"The weights of data sets must be positive, not {list(weights)!r}.")
     data_sets = [
         SearchData.of(source, folder, criterion, seed, float(weight), use, columns)
@@ -324,7 +323,7 @@ def run_passes(
     }
     sweeps = []
     with tempfile.TemporaryDirectory(prefix="essent-search-", ignore_cleanup_errors=True) as temporary:
-        folder = Path(temporary) / "work" if settings.work is None else Path(settings.work)
+        folder = Path(temporary, "work") if settings.work is None else Path(settings.work)
         for number, data in enumerate(data_sets, start=1):
             pairs = data.text_pairs(prompts, loaded.default_prompt)
             identity = {**data.identity(model_name(model), all_recipes, pairs), **search_identity}

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +21,7 @@ from essent.recipe.recipe import Recipe
 from essent.selection.annotation import AnnotatedPairs
 from essent.selection.label_free import TEACHER, Pairs, Teacher
 from essent.selection.program import TextPairs
-from essent.selection.topics import MEASURES, TOPICS, Topics
-from essent.selection.use import CRITERIA, SIMILARITY, is_label_free
+from essent.selection.topics import CRITERIA, MEASURES, SIMILARITY, TOPICS, Topics, is_label_free
 from essent.tasks.base import LabeledTask
 from essent.tasks.data import rows_of
 from essent.tasks.examples import COLUMNS
@@ -284,7 +284,7 @@ def held_out(
                 f"The test {task.name!r} is not independent: all of its {task.units} {task.unit} are also in the "
                 f"data. Use other {task.unit} as the test."
             )
-        test_texts = frozenset().union(*(unit for unit in units if unit not in labelled_units))
+        test_texts = frozenset().union(*compress(units, ~is_labelled))
         unseen = task.without(is_labelled) if is_labelled.any() else task
         shared = len(test_texts & searched_texts)
         remaining.append(HeldOut(unseen, int(is_labelled.sum()), shared, len(test_texts)))

@@ -19,7 +19,7 @@ from essent.selection.evaluation import Bench
 from essent.selection.label_free import mean_rank
 from essent.selection.leaderboard import Check, Leaderboard
 from essent.selection.search_data import HeldOut, SearchSettings
-from essent.selection.use import is_label_free
+from essent.selection.topics import is_label_free
 from essent.tasks.base import LabeledTask
 from essent.tasks.comparison import (
     SEVERAL,
@@ -160,25 +160,26 @@ def decide(
         measurement: the start of a sentence.
         objections: why a baseline is retained in spite of its comparison; "" means no objection.
     """
-    leader = str(board.leader)
+    leader, kept = str(board.leader), None
     evidence = list(zip(comparisons, objections or [""] * len(comparisons), strict=True))
-    if leader in board.baselines:
+    if is_baseline := leader in board.baselines:
         before = board.baselines[: board.baselines.index(leader)]
-        evidence = [(comparison, objection) for comparison, objection in evidence if comparison.second in before]
-        if not evidence:
-            return replace(board, kept=None, verdict=f"{measurement}, the baseline {leader} is the best.")
-    elif not evidence:
-        return replace(board, kept=None, verdict=f"{leader} was not compared with a baseline.")
-    for comparison, reason in evidence:
-        if comparison.is_better and not reason:
-            continue
+        evidence = [(comparison, reason) for comparison, reason in evidence if comparison.second in before]
+    unbeaten = [(comparison, reason) for comparison, reason in evidence if reason or not comparison.is_better]
+    if unbeaten:
+        (comparison, reason), kept = unbeaten[0], unbeaten[0][0].second
         if not reason and math.isnan(comparison.low):
             reason = f"there are too few labels to compare {leader} with it"
         reason = reason or f"{leader} is not significantly better, {comparison.figures()}"
-        verdict = f"{measurement}, the baseline {comparison.second} is retained: {reason}."
-        return replace(board, kept=comparison.second, verdict=verdict)
-    beaten = " and ".join(f"{comparison.second} by {comparison.figures()}" for comparison, _ in evidence)
-    return replace(board, kept=None, verdict=f"{measurement}, {leader} is better than {beaten}.")
+        verdict = f"{measurement}, the baseline {kept} is retained: {reason}."
+    elif evidence:
+        beaten = " and ".join(f"{comparison.second} by {comparison.figures()}" for comparison, _ in evidence)
+        verdict = f"{measurement}, {leader} is better than {beaten}."
+    elif is_baseline:
+        verdict = f"{measurement}, the baseline {leader} is the best."
+    else:
+        verdict = f"{leader} was not compared with a baseline."
+    return replace(board, kept=kept, verdict=verdict)
 
 
 # -- test data --------------------------------------------------------------------------------------------------------
@@ -201,24 +202,20 @@ def score_on_tests(
     if not tests:
         return board
     recipes = list(dict.fromkeys([board.leader, *map(Recipe.parse, board.baselines)]))
-    shared: dict[str, Any] = {"batch_size": settings.batch_size, "progress": settings.progress}
-    bench = Bench(model, recipes, **shared, options=settings.options)
+    names, seed = list(map(str, recipes)), settings.seed
+    bench = Bench(model, recipes, batch_size=settings.batch_size, progress=settings.progress, options=settings.options)
     checks = []
-    for test in tests:
-        task = test.task.scored_by(score)
-        texts = range(len(task.texts()))
-        evidence = {
-            str(recipe): task.evidence(np.asarray(vectors, np.float64), texts)
-            for recipe, vectors in bench.vectors(task, fit_texts, fit_texts)
-        }
+    for test, *overlap in tests:
+        task = test.scored_by(score)
+        evidence = [
+            task.evidence(np.asarray(vectors, np.float64), range(len(vectors)))
+            for _, vectors in bench.vectors(task, fit_texts, fit_texts)
+        ]
         test_score = score if score in task.score_names else task.score_names[0]
-        scored = Scored(task, test_score, list(evidence), np.stack(list(evidence.values())))
-        scores = {
-            name: (float(mean), *interval(draw))
-            for name, mean, draw in zip(evidence, scored.scores(), scored.draws(settings.seed), strict=True)
-        }
-        comparisons = against([scored], str(board.leader), board.baselines, settings.seed)
-        overlap = (test.left_out, test.shared_texts, test.texts)
+        scored = Scored(task, test_score, names, np.stack(evidence))
+        means, ends = scored.scores().tolist(), map(interval, scored.draws(seed))
+        scores = {name: (mean, low, high) for name, mean, (low, high) in zip(names, means, ends, strict=True)}
+        comparisons = against([scored], str(board.leader), board.baselines, seed)
         checks.append(Check(task.name, task.units, scores, comparisons, *overlap, task.unit, test_score))
     return decide_by_tests(board, tuple(checks))
 

@@ -24,8 +24,7 @@ import numpy as np
 
 from essent.selection.label_free import Teacher
 from essent.selection.leaderboard import Leaderboard
-from essent.selection.topics import MIN_LEAD, TOPICS
-from essent.selection.use import CLASSES, CLUSTERS, RETRIEVAL, SIMILARITY, described
+from essent.selection.topics import CLASSES, CLUSTERS, MIN_LEAD, RETRIEVAL, SIMILARITY, TOPICS, described
 from essent.selection.verdict import NO_SCORE, add_intervals, decide
 from essent.tasks.comparison import Comparison, interval
 
