@@ -225,6 +225,8 @@ def test_pairs_in_memory_and_options_of_the_model(shell: SentenceTransformer) ->
         ({"criterion": "taecher"}, UnknownNameError, "Did you mean 'teacher'"),
         ({"criterion": "teacher:"}, InputError, "file of running text after ':' is missing"),
         ({"criterion": ["teacher", "teacher:a.txt"]}, InputError, "both read no labels"),
+        ({"criterion": ["teacher", "topics"]}, InputError, "both read no labels"),
+        ({"use": "topics"}, UnknownNameError, "Unknown use 'topics'"),
         ({"data": labels(), "criterion": "spearman"}, InputError, r"The scores of l \(classification\): acc"),
         ({"data": labels(), "criterion": "acuracy"}, UnknownNameError, r"'acuracy'\. Did you mean 'accuracy'"),
         ({"data": [TASK, labels()], "weights": [1]}, InputError, "1 weights for 2 data sets"),

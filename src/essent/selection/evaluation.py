@@ -312,7 +312,7 @@ class Bench:
         if max_seq_length is not None:
             self.backbone.max_seq_length = min(max_seq_length, self.backbone.max_seq_length or max_seq_length)
         move(nn.ModuleList([self.backbone, *self.plans.values()]), loaded.settings["device"])
-        self.pass_settings: dict[str, Any] = {"batch_size": batch_size, "progress": progress}
+        self.batch_size, self.progress = batch_size, progress
         self.cache = PooledCache(cache)
         self.digest = "" if cache is None else digest_of_backbone(self.backbone)
         if self.choice.makes_graph:
@@ -329,12 +329,12 @@ class Bench:
 
         def run(missing: list[str]) -> list[np.ndarray]:
             if not self.choice.makes_graph:
-                return pool_texts(self.backbone, plans, missing, stats, **self.pass_settings)
+                return pool_texts(
+                    self.backbone, plans, missing, stats, batch_size=self.batch_size, progress=self.progress
+                )
             graphs = map(self._graph, keys, plans, counts)
-            batch_size, progress = self.pass_settings.values()
-            return [
-                graph.encode(missing, prompt="", batch_size=batch_size, show_progress_bar=progress) for graph in graphs
-            ]
+            settings: dict[str, Any] = {"prompt": "", "batch_size": self.batch_size, "show_progress_bar": self.progress}
+            return [graph.encode(missing, **settings) for graph in graphs]
 
         vectors = self.cache.vectors(keys, [plan.width for plan in plans], texts, run)
         return dict(zip((plan.recipe for plan in plans), vectors, strict=True))

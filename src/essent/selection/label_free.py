@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain, compress, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +88,9 @@ class Teacher:
         end = "." if "neighbours" in self.judges else "; with running text, the selection would be better."
         return f"The teachers were selected by {', '.join(self.judges)}{end}"
 
-    def _split(self, values: Any) -> list[Any]:
+    def _split(self, values: np.ndarray) -> list[np.ndarray]:
         """Split values of the pairs, along the last axis, into those of each judge and those of the last pairs."""
-        ends = np.cumsum([0, *map(len, self.gold)])
-        return [values[..., start:end] for start, end in pairwise(ends)]
+        return np.split(values, np.cumsum(list(map(len, self.gold)))[:-1], axis=-1)
 
     def with_reference(self, cosines: np.ndarray) -> Teacher:
         """Return the criterion with its target, from the cosines (R,P) of the reference recipes."""
@@ -237,9 +236,8 @@ def candidate_pairs(texts: Sequence[str], pairs: Sequence[tuple[str, str]], seed
     base = pool[: max(size // 3, 1)]
     order = _nearest(texts, base, pool, min(NEAREST, len(pool) - 1))  # (N,count)
     rank = (order.shape[1] ** rng.uniform(0, 1, len(base))).astype(np.int64) - 1  # log-uniform
-    near = [(text, pool[order[i, 0]]) for i, text in enumerate(base)]
-    related = [(text, pool[order[i, rank[i]]]) for i, text in enumerate(base)]
-    return list(dict.fromkeys([*near, *related, *((pool[i], pool[j]) for i, j in _index_pairs(len(base), 1))]))
+    near = [*enumerate(order[:, 0]), *enumerate(order[range(len(base)), rank])]
+    return list(dict.fromkeys((pool[i], pool[j]) for i, j in [*near, *_index_pairs(len(base), 1)]))
 
 
 def unit_ranks(values: np.ndarray) -> np.ndarray:
@@ -334,10 +332,8 @@ def _index_pairs(count: int, per_index: int) -> list[tuple[int, int]]:
 
 def split_words(words: Sequence[str], size: int, rng: np.random.Generator) -> tuple[str, str]:
     """Return `size` random words, and the other words, each in the order of the text."""
-    drawn = set(rng.choice(len(words), size, replace=False).tolist())
-    first = "".join(word for index, word in enumerate(words) if index in drawn)
-    second = "".join(word for index, word in enumerate(words) if index not in drawn)
-    return first.strip(), second.strip()
+    is_drawn = np.isin(range(len(words)), rng.choice(len(words), size, replace=False))
+    return "".join(compress(words, is_drawn)).strip(), "".join(compress(words, ~is_drawn)).strip()
 
 
 def _lexical_tf_idf(texts: Sequence[str]) -> Any:

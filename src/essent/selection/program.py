@@ -59,7 +59,7 @@ class Block:
         plans: at least one per weighting and mix, ordered by weighting.
     """
 
-    def __init__(self, plans: Sequence[Plan], backbone: Backbone) -> None:
+    def __init__(self, plans: Sequence[Plan]) -> None:
         self.frame, self.width = plans[0].frame, plans[0].width
         self.single = None if _is_linear(plans[0]) else plans[0]
         self.required = required_by(plans)
@@ -68,10 +68,9 @@ class Block:
         self.rows, self.products = list(products), list(products.values())
         self.mixes = list(dict.fromkeys(map(_mix_of, plans)))
         self.sources = list(dict.fromkeys(source for mix in self.mixes for source, _ in mix))
-        self.factors = torch.zeros(len(self.mixes), len(self.sources))  # (M,S)
-        for row, mix in enumerate(self.mixes):
-            for source, factor in mix:
-                self.factors[row, self.sources.index(source)] = factor
+        self.factors = torch.tensor(
+            [[dict(mix).get(source, 0.0) for source in self.sources] for mix in self.mixes]
+        )  # (M,S)
         self.columns = min(self.factors.shape)
         self.premixed = self.columns == len(self.mixes)
 
@@ -163,7 +162,7 @@ class Program:
             by_mixes[width, frozenset(map(_mix_of, members))] += members
         blocks: list[Block] = []
         for members in [*by_mixes.values(), *([plan] for plan in plans if not _is_linear(plan))]:
-            block = Block(members, self.backbone)
+            block = Block(members)
             for plan in members:
                 row, mix = block.rows.index(plan.recipe.weights), block.mixes.index(_mix_of(plan))
                 self._origins[plan.recipe] = Origin(len(self.passes), len(blocks), row, mix)

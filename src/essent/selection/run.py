@@ -380,4 +380,4 @@ def make_board(run: Passes, top: int, seed: int) -> Leaderboard:
     if teacher is None:
         return decide_by_topics(board, data.use)
     cosines = np.array(rows[[names.index(name) for name in listed], data.extra])
-    return decide_by_teacher(board, dict(zip(listed, cosines, strict=True)), teacher, seed, data.use)
+    return decide_by_teacher(board, listed, cosines, teacher, seed, data.use)

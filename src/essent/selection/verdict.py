@@ -77,10 +77,8 @@ def decide_by_labels(board: Leaderboard, scored: Sequence[Scored], listed: Seque
 
 def add_intervals(board: Leaderboard, draws: Mapping[str, np.ndarray]) -> Leaderboard:
     """Add the intervals of recipes with bootstrap draws of their score."""
-    trials = [
-        replace(trial, interval=interval(draws[str(trial.recipe)])) if str(trial.recipe) in draws else trial
-        for trial in board.trials
-    ]
+    intervals = {name: interval(draw) for name, draw in draws.items()}
+    trials = (replace(trial, interval=intervals.get(str(trial.recipe))) for trial in board.trials)
     return replace(board, trials=tuple(trials))
 
 
