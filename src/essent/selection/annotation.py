@@ -12,7 +12,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,7 +26,7 @@ from essent._core.texts import check_texts
 from essent.errors import DataError, InputError
 from essent.selection.label_free import TEACHER, unit_ranks, usable
 from essent.tasks.data import located_rows
-from essent.tasks.examples import Pair, pairs_from_rows
+from essent.tasks.examples import pairs_from_rows
 from essent.tasks.pairs import PairTask
 
 PRIOR = 30  # the score by TEACHER counts as much as this many labels; measured by benchmarks/ask.py
@@ -171,33 +170,30 @@ def read_annotated(path: str | Path, data: Sequence[Any]) -> AnnotatedPairs:
 
 
 def _annotated(name: str, pairs: Sequence[ScoredPair], data: Sequence[Any]) -> AnnotatedPairs:
-    scored = [Pair(first, second, float(score)) for first, second, score in pairs if score is not None]
+    scored: Any = [pair for pair in pairs if pair[2] is not None]
     if not scored:
         raise DataError(
             f"{name}: none of the {len(pairs)} pairs has a score. Fill in the column 'score', for example from "
             "0 (unrelated) to 5 (same meaning)."
         )
-    if not all(math.isfinite(pair.score) for pair in scored):
-        raise DataError(f"{name}: every score must be a finite number.")
     source_pairs = [tuple(row) for row in data if not isinstance(row, str)]
     texts = [pair[side] for side in (0, 1) for pair in source_pairs] if source_pairs else list(data)
     searched = set(texts)
     unsearched = sum(not searched.issuperset(pair[:2]) for pair in scored)
-    unscored = len(pairs) - len(scored)
-    notes = [f"Ranked by {len(scored)} annotated pairs and by {TEACHER}, which counts as much as {PRIOR} more pairs."]
+    unscored, count = len(pairs) - len(scored), len(scored)
+    notes = [f"Ranked by {count} annotated pairs and by {TEACHER}, which counts as much as {PRIOR} more pairs."]
     if unscored:
         notes.append(f"{name}: {unscored} of {len(pairs)} pairs have no score and are excluded.")
     if unsearched:
         notes.append(
-            f"{name}: {unsearched} of the {len(scored)} annotated pairs contain a text that is not in the searched "
-            "data."
+            f"{name}: {unsearched} of the {count} annotated pairs contain a text that is not in the searched data."
         )
     return AnnotatedPairs(
         Path(name).stem,
         tuple(scored),
         tuple(check_texts(texts)),
         tuple(source_pairs),
-        source={"source": name, "judged": len(scored)},
+        source={"source": name, "judged": count},
         notes=tuple(notes),
     )
 

@@ -204,7 +204,11 @@ def compare_mteb_results(paths: Sequence[str | Path], labels: Mapping[str, TaskL
     """
     if isinstance(paths, (str, Path)):
         paths = [paths]
-    results = [_with_revision(result) for path in paths for result in read_mteb_results(path)]
+    results = []
+    for result in (result for path in paths for result in read_mteb_results(path)):
+        origin = result.provenance  # the recipe, which tells rows of one model apart, is the model's revision
+        recipe = origin.get("recipe") or origin.get("model_revision") or "as it is"
+        results.append(result.with_provenance(model=str(origin.get("model") or "a model"), recipe=str(recipe)))
     names = list(dict.fromkeys(result.task for result in results))
     tasks: dict[str, LabeledTask] = {}
     for name, source in (labels or {}).items():
@@ -216,13 +220,6 @@ def compare_mteb_results(paths: Sequence[str | Path], labels: Mapping[str, TaskL
     evaluation = Evaluation.of(results, ())
     in_every_row = set.intersection(*({result.task for result in row} for row in evaluation.values()))
     return Evaluation(evaluation, [task for name, task in tasks.items() if name in in_every_row])
-
-
-def _with_revision(result: Result) -> Result:
-    """Return a result whose recipe, which tells rows of one model apart, is the model's revision."""
-    origin = result.provenance
-    recipe = origin.get("recipe") or origin.get("model_revision") or "as it is"
-    return result.with_provenance(model=str(origin.get("model") or "a model"), recipe=str(recipe))
 
 
 def own_name(task: str) -> str:

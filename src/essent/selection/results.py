@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -128,17 +129,12 @@ class Evaluation(dict[str, list[Result]]):
             name = score or self._tasks[names[0]].score_names[0]
             yield f"Compared with {next(iter(self))} {where}: difference of {name} ×100 and its 95 % interval, paired."
             yield from (f"  {comparison.summary()}" for comparison in self.comparisons(task=task, score=score))
-        if uncompared := self._uncompared():
+        without_evidence = [r.task for row in self.values() for r in row if r.main is not None and r.evidence is None]
+        if uncompared := [task for task, rows in Counter(without_evidence).items() if rows > 1]:
             yield (
                 f"No interval of the differences on {_listed(uncompared)}: the results have no scores of single "
                 "examples, so a difference may be chance."
             )
-
-    def _uncompared(self) -> list[str]:
-        """Return the tasks with main scores of several rows, but without values of single examples."""
-        rows = [{r.task for r in results if r.main is not None and r.evidence is None} for results in self.values()]
-        tasks = dict.fromkeys(result.task for results in self.values() for result in results)
-        return [name for name in tasks if sum(name in row for row in rows) > 1]
 
     def notes(self) -> list[str]:
         """Return the distinct notes; a note that only some recipes have lists these recipes.

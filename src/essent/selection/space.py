@@ -238,26 +238,6 @@ def find_space(space: str | Path | Space) -> Space:
         raise UnknownNameError(
             f"Unknown search space {str(space)!r}. {did_you_mean(str(space), list(SPACES))} A .yaml file also works."
         )
-    return _read_space(path)
-
-
-def read_yaml(path: Path) -> Any:
-    """Return the plain values of a YAML file.
-
-    Raises:
-        DataError: the file is missing, not UTF-8, or not YAML.
-    """
-    import yaml
-
-    try:
-        return yaml.safe_load(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist.") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: {error}") from None
-
-
-def _read_space(path: Path) -> Space:
     entries = read_yaml(path)
     entries = [entries] if isinstance(entries, Mapping) else entries
     if not isinstance(entries, list) or not entries:
@@ -275,6 +255,22 @@ def _read_space(path: Path) -> Space:
         else:
             raise DataError(f"{where}: expected a grid or a recipe, not {entry!r}.")
     return Space(tuple(grids), tuple(named), path.stem)
+
+
+def read_yaml(path: Path) -> Any:
+    """Return the plain values of a YAML file.
+
+    Raises:
+        DataError: the file is missing, not UTF-8, or not YAML.
+    """
+    import yaml
+
+    try:
+        return yaml.safe_load(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 def _read_grid(entry: dict[str, Any], where: str) -> Grid:

@@ -105,7 +105,11 @@ class Sweep:
                     for _, part in portions(texts)
                     for ids in framed_ids(backbone.tokenizer, blocks[0].frame, list(part), backbone.max_seq_length)
                 ]
-                stats = self._count(sequences) if any(block.reads_stats for block in blocks) else None
+                stats = None
+                if any(block.reads_stats for block in blocks):
+                    get: Any = sequences.__getitem__  # ids by the position of the text
+                    fit = self.pairs.fit.tolist()
+                    stats = count_tokens(lambda rows, get=get: list(map(get, rows)), fit, len(backbone.vocabulary))
                 lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
                 floats = sum(block.columns * block.width + len(block.rows) for block in blocks)  # per token
                 max_tokens = max(self.memory // 2 // (ALL_FLOATS * (floats + backbone.dimensions)), 1)
@@ -124,13 +128,6 @@ class Sweep:
                         self.encoded += len(part.texts)
                     update(int((self.rows_of[number][part.texts] >= start).sum()))  # texts of no earlier portion
                     start += len(part.texts)
-
-    def _count(self, sequences: list[np.ndarray]) -> CorpusStats:
-        """Count the tokens of the texts that recipes are fitted on."""
-        ids_of: Any = sequences.__getitem__  # by position in the distinct texts
-        return count_tokens(
-            lambda rows: list(map(ids_of, rows)), self.pairs.fit.tolist(), len(self.backbone.vocabulary)
-        )
 
     def _check_disk(self, number: int) -> None:
         """Check that the vectors of a pass fit on the disk before it runs for hours.
@@ -213,11 +210,10 @@ class Sweep:
     def release(self, last_row: RowKey) -> None:
         """Remove the files that no recipe reads any more, after the recipes with this last row are scored."""
         for row, last_rows in self.last_rows_by_row.items():
-            if last_row in last_rows:
-                last_rows.remove(last_row)
-                if not last_rows:
-                    for path in self.store.folder.glob(_file(row, "*")):
-                        path.unlink()
+            if last_rows == {last_row}:
+                for path in self.store.folder.glob(_file(row, "*")):
+                    path.unlink()
+            last_rows.discard(last_row)
 
 
 def _file(key: RowKey, column: int | str) -> str:

@@ -226,7 +226,11 @@ def decide_by_tests(board: Leaderboard, checks: tuple[Check, ...]) -> Leaderboar
     best, objections = [], []
     for compared in zip(*(check.comparisons for check in checks), strict=True):
         best.append(max(compared, key=lambda comparison: np.nan_to_num(comparison.low, nan=-np.inf)))
-        worse = [(check.task, test) for check, test in zip(checks, compared, strict=True) if test.is_worse]
-        objections.append("; ".join(f"on {name} {board.leader} is worse: {test.figures()}" for name, test in worse))
+        worse = [
+            f"on {check.task} {board.leader} is worse: {comparison.figures()}"
+            for check, comparison in zip(checks, compared, strict=True)
+            if comparison.is_worse
+        ]
+        objections.append("; ".join(worse))
     measurement = f"On the test ({', '.join(check.task for check in checks)})"
     return replace(decide(board, best, measurement, objections), checks=checks)
