@@ -68,9 +68,8 @@ class Block:
         self.rows, self.products = list(products), list(products.values())
         self.mixes = list(dict.fromkeys(map(_mix_of, plans)))
         self.sources = list(dict.fromkeys(source for mix in self.mixes for source, _ in mix))
-        self.factors = torch.tensor(
-            [[dict(mix).get(source, 0.0) for source in self.sources] for mix in self.mixes]
-        )  # (M,S)
+        factors = [[dict(mix).get(source, 0.0) for source in self.sources] for mix in self.mixes]
+        self.factors = torch.tensor(factors)  # (M,S)
         self.columns = min(self.factors.shape)
         self.premixed = self.columns == len(self.mixes)
 

@@ -46,7 +46,8 @@ from essent.selection.search_data import SearchData, SearchSettings
 from essent.selection.store import Store
 
 GIB = 2**30
-RowKey = tuple[int, int, int]  # pass, block of the pass, row of the block (a weighting)
+BlockKey = tuple[int, int]  # pass, block of the pass
+RowKey = tuple[int, int, int]  # and row of the block (a weighting)
 Recipes = list[int]  # indices of recipes in the program
 
 
@@ -69,9 +70,7 @@ class Sweep:
         # memory. Vectors that are needed later are written to the store, one file per row and column, and
         # `score_stored` reads them after all passes: to fit a shaping chain, to add the vectors of several templates,
         # or to compute evidence from vectors. Files are removed when the last recipe that reads them is scored.
-        self.compared_in_pass = defaultdict[tuple[int, int], list[tuple[int, ...]]](
-            list
-        )  # pass, block -> row, mix, recipe
+        self.compared_in_pass = defaultdict[BlockKey, list[tuple[int, ...]]](list)  # -> row, mix and recipe
         self.recipes_by_last_row: dict[RowKey, dict[Origins, Recipes]] = {}  # row read last -> recipes
         self.columns_to_store = defaultdict[RowKey, set[int]](set)  # row -> columns that are read later
         self.last_rows_by_row = defaultdict[RowKey, set[RowKey]](set)  # -> rows read last by recipes still to score

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -67,8 +66,8 @@ def decide_by_labels(board: Leaderboard, scored: Sequence[Scored], listed: Seque
         "Report its score on other data."
     ]
     if any(ties):
-        counted = f"{sum(ties)} of the {len(ties)} next recipes and baselines on these {units}"
-        notes.insert(0, f"The winner is not significantly better than {counted}.")
+        others = f"{sum(ties)} of the {len(ties)} next recipes and baselines on these {units}"
+        notes.insert(0, f"The winner is not significantly better than {others}.")
     board = replace(board, held_out=cross_validation, notes=tuple(notes))
     comparisons = [replace(comparison, first=leader) for comparison in cross_validation]
     folds = f"chosen on four fifths of the {units}, compared on the last fifth"
@@ -111,8 +110,9 @@ def cross_validate(scored: Sequence[Scored], baselines: Sequence[str], seed: int
         for index, (data_set, part) in enumerate(zip(scored, parts, strict=True)):
             task, evidence, unit = data_set.task, data_set.rows([chosen, *baselines]), part[number]
             measured.append(scores_of_parts(task, evidence, unit[None], data_set.score)[:, 0])
-            options: dict[str, Any] = {"seed": seed + number + index, "among": np.flatnonzero(unit)}
-            drawn.append(bootstrap(task, evidence, data_set.score, **options))
+            drawn.append(
+                bootstrap(task, evidence, data_set.score, seed=seed + number + index, among=np.flatnonzero(unit))
+            )
         score, draw = mean_of_data_sets(scored, measured), mean_of_data_sets(scored, drawn)
         differences.append(score[0] - score[1:])
         draws.append(draw[0] - draw[1:])
