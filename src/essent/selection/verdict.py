@@ -158,18 +158,18 @@ def decide(
         measurement: the start of a sentence.
         objections: why a baseline is retained in spite of its comparison; "" means no objection.
     """
-    leader, kept = str(board.leader), None
+    leader = str(board.leader)
     evidence = list(zip(comparisons, objections or [""] * len(comparisons), strict=True))
     if is_baseline := leader in board.baselines:
         before = board.baselines[: board.baselines.index(leader)]
         evidence = [(comparison, reason) for comparison, reason in evidence if comparison.second in before]
     unbeaten = [(comparison, reason) for comparison, reason in evidence if reason or not comparison.is_better]
     if unbeaten:
-        (comparison, reason), kept = unbeaten[0], unbeaten[0][0].second
+        comparison, reason = unbeaten[0]
         if not reason and math.isnan(comparison.low):
             reason = f"there are too few labels to compare {leader} with it"
         reason = reason or f"{leader} is not significantly better, {comparison.figures()}"
-        verdict = f"{measurement}, the baseline {kept} is retained: {reason}."
+        verdict = f"{measurement}, the baseline {comparison.second} is retained: {reason}."
     elif evidence:
         beaten = " and ".join(f"{comparison.second} by {comparison.figures()}" for comparison, _ in evidence)
         verdict = f"{measurement}, {leader} is better than {beaten}."
@@ -177,7 +177,7 @@ def decide(
         verdict = f"{measurement}, the baseline {leader} is the best."
     else:
         verdict = f"{leader} was not compared with a baseline."
-    return replace(board, kept=kept, verdict=verdict)
+    return replace(board, kept=unbeaten[0][0].second if unbeaten else None, verdict=verdict)
 
 
 # -- test data --------------------------------------------------------------------------------------------------------
@@ -203,8 +203,8 @@ def score_on_tests(
     names, seed = list(map(str, recipes)), settings.seed
     bench = Bench(model, recipes, batch_size=settings.batch_size, progress=settings.progress, options=settings.options)
     checks = []
-    for test, *overlap in tests:
-        task = test.scored_by(score)
+    for test in tests:
+        task = test.task.scored_by(score)
         evidence = [
             task.evidence(np.asarray(vectors, np.float64), range(len(vectors)))
             for _, vectors in bench.vectors(task, fit_texts, fit_texts)
@@ -214,7 +214,7 @@ def score_on_tests(
         means, ends = scored.scores().tolist(), map(interval, scored.draws(seed))
         scores = {name: (mean, low, high) for name, mean, (low, high) in zip(names, means, ends, strict=True)}
         comparisons = against([scored], str(board.leader), board.baselines, seed)
-        checks.append(Check(task.name, task.units, scores, comparisons, *overlap, task.unit, test_score))
+        checks.append(Check(task.name, task.units, scores, comparisons, *test[1:], task.unit, test_score))
     return decide_by_tests(board, tuple(checks))
 
 
