@@ -58,7 +58,7 @@ def test_measures_are_those_of_plain_loops(criterion: Topics) -> None:
     near_half = [nearest(vector, vectors, row) for row, vector in zip(criterion.whole, first, strict=True)]
 
     information = []
-    for clusters in module.CLUSTERS:
+    for clusters in module.CLUSTER_COUNTS:
         centred = vectors - vectors.mean(axis=0)
         matrix = (centred / np.abs(centred).max()).astype(np.float32)
         labels = KMeans(clusters, n_init=1, random_state=0).fit(matrix).labels_

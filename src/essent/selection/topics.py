@@ -39,7 +39,7 @@ MIN_LEAD = 0.1  # of the mean rank over a baseline
 MIN_TEXTS = 50
 MAX_TEXTS = 1000  # texts whose vectors are measured
 NEIGHBOURS = 10
-CLUSTERS = (10, 25)  # the number of the user's groups is not known
+CLUSTER_COUNTS = (10, 25)  # the number of the user's groups is not known
 MAX_SHARE = 0.1  # of the texts that contain a word; more frequent words are not about a topic
 _WORD = re.compile(rf"[{NO_SPACES}]|[^\W_{NO_SPACES}]{{2,}}")
 
@@ -121,7 +121,7 @@ class Topics:
         units, first, second = (np.asarray(unit_rows(matrix), np.float32) for matrix in (vectors, first, second))
         neighbours = _nearest(units @ units.T, np.arange(len(units)))
         of_half = _nearest(first @ units.T, self.whole)
-        clusters = [cluster(vectors, count, seeds=(0,), starts=1)[0] for count in CLUSTERS]
+        clusters = [cluster(vectors, count, seeds=(0,), starts=1)[0] for count in CLUSTER_COUNTS]
         is_shared = (of_half[:, :, None] == neighbours[self.whole][:, None, :]).any(axis=2)
         halves = first @ second.T
         same, other = np.diag(halves), halves[~np.eye(len(halves), dtype=bool)]
