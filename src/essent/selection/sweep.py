@@ -104,11 +104,7 @@ class Sweep:
                     for _, part in portions(texts)
                     for ids in framed_ids(backbone.tokenizer, blocks[0].frame, list(part), backbone.max_seq_length)
                 ]
-                stats = None
-                if any(block.reads_stats for block in blocks):
-                    get: Any = sequences.__getitem__  # ids by the position of the text
-                    fit = self.pairs.fit.tolist()
-                    stats = count_tokens(lambda rows, get=get: list(map(get, rows)), fit, len(backbone.vocabulary))
+                stats = self._count(sequences) if any(block.reads_stats for block in blocks) else None
                 lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
                 floats = sum(block.columns * block.width + len(block.rows) for block in blocks)  # per token
                 max_tokens = max(self.memory // 2 // (ALL_FLOATS * (floats + backbone.dimensions)), 1)
@@ -127,6 +123,12 @@ class Sweep:
                         self.encoded += len(part.texts)
                     update(int((self.rows_of[number][part.texts] >= start).sum()))  # texts of no earlier portion
                     start += len(part.texts)
+
+    def _count(self, sequences: list[np.ndarray]) -> CorpusStats:
+        """Count the tokens of the texts that recipes are fitted on."""
+        ids_of: Any = sequences.__getitem__  # by the position of the text
+        rows = self.pairs.fit.tolist()
+        return count_tokens(lambda part: list(map(ids_of, part)), rows, len(self.backbone.vocabulary))
 
     def _check_disk(self, number: int) -> None:
         """Check that the vectors of a pass fit on the disk before it runs for hours.
