@@ -68,7 +68,10 @@ class Block:
         self.rows, self.products = list(products), list(products.values())
         self.mixes = list(dict.fromkeys(map(_mix_of, plans)))
         self.sources = list(dict.fromkeys(source for mix in self.mixes for source, _ in mix))
-        factors = [[dict(mix).get(source, 0.0) for source in self.sources] for mix in self.mixes]
+        # two names of a mix can be one source: layers=0+3+L of a model with three layers
+        factors = [
+            [sum(factor for part, factor in mix if part == source) for source in self.sources] for mix in self.mixes
+        ]
         self.factors = torch.tensor(factors)  # (M,S)
         self.columns = min(self.factors.shape)
         self.premixed = self.columns == len(self.mixes)

@@ -224,8 +224,8 @@ def read_data(
             f"{data} contains texts without labels. Pass them as a list: Path({str(data)!r}).read_text().splitlines()."
         )
     is_source = isinstance(data, (str, Path)) or hasattr(data, "score_vectors") or hasattr(data, "columns")
-    rows = [] if is_source else rows_of(data) if hasattr(data, "__iter__") else [data]
-    if not is_source and not rows:
+    rows = [data] if is_source or not hasattr(data, "__iter__") else rows_of(data)
+    if not rows:
         raise InputError("The data is empty: search needs labels or texts.")
     task: LabeledTask | None = None
     pairs: Pairs = []
