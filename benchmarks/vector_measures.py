@@ -12,7 +12,7 @@ from scipy.stats import entropy, skew
 from sklearn.metrics import adjusted_rand_score, silhouette_score
 
 from essent.selection.label_free import unit_ranks
-from essent.selection.topics import CLUSTERS, NEIGHBOURS, Topics
+from essent.selection.topics import CLUSTER_COUNTS, NEIGHBOURS, Topics
 from essent.tasks.base import unit_rows
 from essent.tasks.clusters import cluster
 
@@ -69,7 +69,7 @@ class Vectors:
         np.fill_diagonal(distances, 0)
         parts = np.array_split(np.random.default_rng(1).permutation(len(distances)), 3)
         rows = []
-        for count in CLUSTERS:
+        for count in CLUSTER_COUNTS:
             labels = cluster(self.vectors, count, (0,), 1)[0]
             samples = [self.vectors[np.concatenate([parts[1], part])] for part in (parts[0], parts[2])]
             first, second = (cluster(sample, count, (0,), 1)[0][: len(parts[1])] for sample in samples)

@@ -6,7 +6,7 @@ import pytest
 from improvement_helpers import duplicates
 
 from essent.improvement.summary import _measured_gain, purpose, suggested
-from essent.selection.use import misfit
+from essent.selection.topics import misfit
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.examples import Example
 

@@ -24,6 +24,12 @@ from families import CORPUS
 from selection_samples import TASK, clusters, labels, retrieval
 
 RECIPES = ["mean", "cls", "first-last | zscore"]
+GEOMETRY = GeometryTask("geometry", tuple(CORPUS[:8]))
+
+
+@pytest.fixture(scope="module")
+def by_recipe(bert: Path) -> Evaluation:
+    return evaluate(bert, RECIPES, [TASK, labels(), GEOMETRY])
 
 
 @pytest.mark.parametrize("labelled", [TASK, labels(), clusters(), retrieval()], ids=lambda task: task.kind)
@@ -53,9 +59,7 @@ def test_of_several_tasks_the_mean_is_compared(bert: Path) -> None:
     assert by_recipe.compare("cls", "layers=L", "tiny").criterion == "spearman"
 
 
-def test_compare_refusals(bert: Path) -> None:
-    geometry = GeometryTask("geometry", tuple(CORPUS[:8]))
-    by_recipe = evaluate(bert, RECIPES, [TASK, labels(), geometry])
+def test_compare_refusals(by_recipe: Evaluation, bert: Path) -> None:
     assert by_recipe.compared == ["tiny", "l"]
     for arguments, score, message in (
         (("cls", "mean"), "", r"different scores.*tiny \(spearman\), l \(accuracy\)"),
@@ -68,7 +72,7 @@ def test_compare_refusals(bert: Path) -> None:
             by_recipe.compare(*arguments, score=score)
     assert by_recipe.compare("cls", "mean", "l", score="f1_macro").criterion == "f1_macro"
     with pytest.raises(InputError, match="these results have no labelled pairs"):
-        evaluate(bert, RECIPES[:2], [geometry]).comparisons()
+        evaluate(bert, RECIPES[:2], [GEOMETRY]).comparisons()
     with pytest.raises(InputError, match="no results to compare"):
         Evaluation().comparisons()
 
@@ -101,18 +105,17 @@ def test_few_labels_and_the_frame(bert: Path) -> None:
     assert len(Evaluation().frame()) == 0
 
 
-def test_comparisons_in_words(bert: Path) -> None:
-    classes = labels()
-    both = evaluate(bert, RECIPES, [TASK, classes])
-    lines = list(both.summary())
+def test_comparisons_in_words(by_recipe: Evaluation) -> None:
+    lines = list(by_recipe.summary())
     heads = [line for line in lines if line.startswith("Compared")]
-    assert [line.split(":")[0] for line in heads] == [f"Compared with mean on {own.name}" for own in (TASK, classes)]
+    assert [line.split(":")[0] for line in heads] == [f"Compared with mean on {name}" for name in ("tiny", "l")]
     assert len(lines) == 2 * (1 + len(RECIPES) - 1)
-    assert lines[1] == f"  {both.comparisons(task=TASK.name)[0].summary()}"
-    alone = Evaluation(both, [classes])
+    assert lines[1] == f"  {by_recipe.comparisons(task=TASK.name)[0].summary()}"
+    alone = Evaluation(by_recipe, [labels()])
     assert "difference of f1_macro ×100" in next(iter(alone.summary("f1_macro")))
     assert next(iter(alone.summary("pearson"))) == next(iter(alone.summary()))  # it is not a score of this task
-    assert not [*Evaluation({"mean": both["mean"]}, [TASK]).summary(), *Evaluation(both, []).summary()]
+    for without in (Evaluation({"mean": by_recipe["mean"]}, [TASK]), Evaluation(by_recipe, [])):
+        assert not list(without.summary())
 
 
 def test_models_are_compared(bert: Path, shell_of: Callable[[str], SentenceTransformer], tmp_path: Path) -> None:

@@ -74,9 +74,9 @@ class TinySTS(AbsTaskSTS):
         self.data_loaded = True
 
 
-def evaluate(model: Any, *tasks: Any, cache: Path | None = None) -> Any:
-    mteb_cache = None if cache is None else mteb.ResultCache(cache)
-    return mteb.evaluate(model, list(tasks), cache=mteb_cache, co2_tracker=False, show_progress_bar=False)
+def evaluate(model: Any, *tasks: Any, cache: Path | None = None, **options: Any) -> Any:
+    options |= {"cache": cache and mteb.ResultCache(cache), "co2_tracker": False, "show_progress_bar": False}
+    return mteb.evaluate(model, list(tasks), **options)
 
 
 @pytest.fixture(scope="module")
@@ -94,10 +94,8 @@ def test_a_cache_distinguishes_encoders(named: bool, bert: Path, tmp_path: Path)
         if first is not None:
             encoder.fit(PAIRS.texts()[first:])
         if named:
-            first_revision, second_revision = (
-                identify(encoder, "me/tiny").model_card_data.base_model_revision for _ in range(2)
-            )
-            assert first_revision == second_revision
+            revisions = {identify(encoder, "me/tiny").model_card_data.base_model_revision for _ in range(2)}
+            assert len(revisions) == 1
         score = evaluate(encoder, to_mteb(PAIRS), cache=tmp_path)[0].get_score()
         assert 100 * score == pytest.approx(PAIRS.run(encoder).main_score, abs=1e-4)
     models = [result.provenance["model"] for result in read_mteb_results(tmp_path)]
@@ -183,8 +181,8 @@ def test_saved_results_are_read(encoder: Encoder, tmp_path: Path) -> None:
     (read,) = read_mteb_results(tmp_path / "one.json")
     assert abs(own.main_score) > 1  # ×100
     for name, metric in (("main_score", "spearman"), ("cosine_spearman", "spearman"), ("cosine_pearson", "pearson")):
-        # MTEB rounds fractions to six decimals
-        assert read.metrics[name] == {"all": pytest.approx(own.metrics[metric]["all"], abs=1e-4)}
+        expected = {"all": pytest.approx(own.metrics[metric]["all"], abs=1e-4)}  # MTEB rounds to six decimals
+        assert read.metrics[name] == expected
     assert "euclidean_spearman" in read.metrics
     assert (read.task, read.n, read.subsets, read.notes) == ("TinySTS", 0, {}, ())
     expected = {"model": None, "evaluation_time": from_mteb.evaluation_time, "dataset_revision": "1", "split": "test"}
@@ -268,28 +266,26 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
 # -- models compared by MTEB's results ---------------------------------------------------------------------------------
 
 
+RETRIEVAL = RetrievalTask(
+    "tiny retrieval",
+    {f"q{number}": f"What of {SENTENCES[2 * number]}" for number in range(4)},
+    {f"d{number}": text for number, text in enumerate(SENTENCES[:8])},
+    {f"q{number}": {f"d{2 * number}": 1} for number in range(4)},
+)
+
+
 class TinyRetrieval(AbsTaskRetrieval):
-    """Four queries and eight documents, in memory."""
+    """The queries and documents of `RETRIEVAL`, in memory."""
 
     metadata = metadata_of("TinyRetrieval", "Retrieval", "ndcg_at_10")
 
     def load_data(self, **options: Any) -> None:
-        corpus = Dataset.from_dict({"id": [*DOCUMENTS], "title": [""] * len(DOCUMENTS), "text": [*DOCUMENTS.values()]})
-        queries = Dataset.from_dict({"id": [*ANSWERS], "text": [f"What of {DOCUMENTS[d]}" for d in ANSWERS.values()]})
-        relevant = {query: {document: 1} for query, document in ANSWERS.items()}
-        split = {"corpus": corpus, "queries": queries, "relevant_docs": relevant, "top_ranked": None}
-        self.dataset = {"default": {"test": split}}
+        sides = {"corpus": RETRIEVAL.corpus, "queries": RETRIEVAL.queries}
+        columns = {name: {"id": [*texts], "text": [*texts.values()]} for name, texts in sides.items()}
+        columns["corpus"]["title"] = [""] * len(RETRIEVAL.corpus)
+        split = {name: Dataset.from_dict(side) for name, side in columns.items()}
+        self.dataset = {"default": {"test": {**split, "relevant_docs": RETRIEVAL.relevant, "top_ranked": None}}}
         self.data_loaded = True
-
-
-DOCUMENTS = {f"d{number}": text for number, text in enumerate(SENTENCES[:8])}
-ANSWERS = {f"q{number}": f"d{2 * number}" for number in range(4)}
-RETRIEVAL = RetrievalTask(
-    "tiny retrieval",
-    {query: f"What of {DOCUMENTS[document]}" for query, document in ANSWERS.items()},
-    DOCUMENTS,
-    {query: {document: 1} for query, document in ANSWERS.items()},
-)
 
 
 @pytest.fixture(scope="module")
@@ -298,17 +294,14 @@ def two_models(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[li
     folders = [tmp_path_factory.mktemp("mteb") for _ in range(2)]
     encoders = [identify(Encoder(bert, recipe, device="cpu"), f"me/{recipe}") for recipe in ("mean", "cls")]
     for folder, encoder in zip(folders, encoders, strict=True):
-        cache, options = mteb.ResultCache(folder / "results"), {"co2_tracker": False, "show_progress_bar": False}
-        tasks = [TinySTS(), TinyRetrieval(), to_mteb(labels())]
-        mteb.evaluate(encoder, tasks, cache=cache, prediction_folder=folder / "predictions", **options)
+        options = {"cache": folder / "results", "prediction_folder": folder / "predictions"}
+        evaluate(encoder, TinySTS(), TinyRetrieval(), to_mteb(labels()), **options)
     return folders, encoders
 
 
 def test_recipes_are_experiments_of_one_model(bert: Path, tmp_path: Path) -> None:
     for recipe in ("mean", "cls"):
-        model = as_experiment(Encoder(bert, recipe, device="cpu"), "me/tiny")
-        cache = mteb.ResultCache(tmp_path)
-        mteb.evaluate(model, [to_mteb(labels())], cache=cache, co2_tracker=False, show_progress_bar=False)
+        evaluate(as_experiment(Encoder(bert, recipe, device="cpu"), "me/tiny"), to_mteb(labels()), cache=tmp_path)
     assert [folder.name for folder in (tmp_path / "results").iterdir()] == ["me__tiny"]
     folders = list(tmp_path.rglob("experiments/*"))
     assert sorted(folder.name for folder in folders) == ["recipe_cls", "recipe_mean"]
@@ -340,9 +333,8 @@ def test_predictions_are_compared_in_pairs(two_models: tuple[list[Path], list[En
 def test_results_without_predictions_have_no_interval(two_models: tuple[list[Path], list[Encoder]]) -> None:
     folders, _ = two_models
     without = compare_mteb_results([folder / "results" for folder in folders])
-    assert str(without).startswith(
-        "No interval of the differences on TinyRetrieval, TinySTS, l: the results have no scores"
-    )
+    sentence = "No interval of the differences on TinyRetrieval, TinySTS, l: the results have no scores"
+    assert str(without).startswith(sentence)
     partly = str(compare_mteb_results(folders, {"TinySTS": PAIRS}))
     assert "Compared with me/mean on TinySTS: difference of spearman" in partly
     assert "No interval of the differences on TinyRetrieval, l: " in partly
@@ -358,12 +350,7 @@ def test_refused_comparisons(two_models: tuple[list[Path], list[Encoder]]) -> No
         (folders, {"TinyST": PAIRS}, InputError, "no results of the task 'TinyST'. Did you mean 'TinySTS'"),
         (folders, {"TinySTS": labels()}, DataError, "expected scored pairs or retrieval, not classification"),
         (folders, {"TinySTS": other}, DataError, r"score -?\d+\.\d\d with these labels, but MTEB saved"),
-        (
-            folders,
-            {"TinySTS": fewer},
-            DataError,
-            "do not fit the labels: 6 similarities of 5 pairs",
-        ),
+        (folders, {"TinySTS": fewer}, DataError, "do not fit the labels: 6 similarities of 5 pairs"),
         (results, {"TinySTS": PAIRS}, DataError, "no predictions of me/mean for TinySTS.*prediction_folder=FOLDER"),
         (folders, {"TinySTS": RETRIEVAL}, DataError, "do not fit the labels: KeyError: 'q0'"),
     ):

@@ -112,11 +112,13 @@ def test_progress_is_printed_in_lines_off_a_terminal(
 
 
 def test_passes_layers_alike_and_repetition(shell: SentenceTransformer) -> None:
-    space = Space((*MIXED.grids, Grid(layers=("3", "L"))), MIXED.named[3:])  # layer 3 is the last
+    space = Space((*MIXED.grids, Grid(layers=("3", "L", "0+3+L"))), MIXED.named[3:])  # layer 3 is the last
     first, second = (search(shell, TASK, space, seed=3) for _ in range(2))
     assert (first.provenance["passes"], first.provenance["encoded"]) == (2, 2 * first.provenance["texts"])
     assert {**first.to_dict(), "provenance": 0} == {**second.to_dict(), "provenance": 0}
     assert first.find("layers=3").scores == first.find("mean").scores
+    (alone,) = one_by_one(shell, ["layers=0+3+L"], TASK).values()
+    assert first.find("layers=0+3+L").scores["spearman"] == alone.expected("layers=0+3+L")
 
 
 class KilledError(Exception):
@@ -225,6 +227,8 @@ def test_pairs_in_memory_and_options_of_the_model(shell: SentenceTransformer) ->
         ({"criterion": "taecher"}, UnknownNameError, "Did you mean 'teacher'"),
         ({"criterion": "teacher:"}, InputError, "file of running text after ':' is missing"),
         ({"criterion": ["teacher", "teacher:a.txt"]}, InputError, "both read no labels"),
+        ({"criterion": ["teacher", "topics"]}, InputError, "both read no labels"),
+        ({"use": "topics"}, UnknownNameError, "Unknown use 'topics'"),
         ({"data": labels(), "criterion": "spearman"}, InputError, r"The scores of l \(classification\): acc"),
         ({"data": labels(), "criterion": "acuracy"}, UnknownNameError, r"'acuracy'\. Did you mean 'accuracy'"),
         ({"data": [TASK, labels()], "weights": [1]}, InputError, "1 weights for 2 data sets"),

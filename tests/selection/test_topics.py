@@ -11,13 +11,20 @@ from sentence_transformers import SentenceTransformer
 from sklearn.cluster import KMeans
 from test_label_free import topic_texts
 
-from essent.errors import InputError, UnknownNameError
+from essent.errors import InputError
 from essent.selection import topics as module
 from essent.selection.run import search
 from essent.selection.space import Space
 from essent.selection.topics import MEASURES, MIN_LEAD, NEIGHBOURS, TOPICS, Topics
 
 TEXTS = topic_texts(80)
+ROWS = [{"text": text, "label": str(number // 20)} for number, text in enumerate(TEXTS)]
+TWO = Space(named=("mean", "cls"))
+
+
+@pytest.fixture(scope="module")
+def criterion() -> Topics:
+    return Topics.of(TEXTS, seed=0)
 
 
 def vectors_of(criterion: Topics, seed: int = 0, noise: float = 1.0) -> list[np.ndarray]:
@@ -41,8 +48,7 @@ def nearest(vector: np.ndarray, matrix: np.ndarray, excluded: int) -> set[int]:
     return set([row for row in np.argsort(-cosines).tolist() if row != excluded][:NEIGHBOURS])
 
 
-def test_measures_are_those_of_plain_loops() -> None:
-    criterion = Topics.of(TEXTS, seed=0)
+def test_measures_are_those_of_plain_loops(criterion: Topics) -> None:
     vectors, first, second = vectors_of(criterion)
     measured = dict(zip(MEASURES, criterion.measure(vectors, first, second), strict=True))
     texts, count = [set(words(TEXTS[row])) for row in criterion.rows], len(criterion.rows)
@@ -52,7 +58,7 @@ def test_measures_are_those_of_plain_loops() -> None:
     near_half = [nearest(vector, vectors, row) for row, vector in zip(criterion.whole, first, strict=True)]
 
     information = []
-    for clusters in module.CLUSTERS:
+    for clusters in module.CLUSTER_COUNTS:
         centred = vectors - vectors.mean(axis=0)
         matrix = (centred / np.abs(centred).max()).astype(np.float32)
         labels = KMeans(clusters, n_init=1, random_state=0).fit(matrix).labels_
@@ -63,20 +69,20 @@ def test_measures_are_those_of_plain_loops() -> None:
             joint = np.mean(has & (labels == cluster))
             total += joint * math.log(joint / (has.mean() * share[cluster])) if joint else 0.0
         information.append(total / -sum(part * math.log(part) for part in share))
-    assert measured["words_of_clusters"] == pytest.approx(np.mean(information), rel=1e-5)
+    expected = {"words_of_clusters": np.mean(information)}
     same = np.mean(
         [labels[row] == labels[neighbour] for row, neighbours in enumerate(near) for neighbour in neighbours]
     )
-    assert measured["modularity"] == pytest.approx(same - sum(part**2 for part in share), rel=1e-5)
+    expected["modularity"] = same - sum(part**2 for part in share)
     shared = [len(half & near[row]) / NEIGHBOURS for half, row in zip(near_half, criterion.whole, strict=True)]
-    assert measured["neighbours_of_half"] == pytest.approx(np.mean(shared), rel=1e-5)
+    expected["neighbours_of_half"] = np.mean(shared)
 
     units = [matrix / np.linalg.norm(matrix, axis=1, keepdims=True) for matrix in (first, second)]
     cosines = units[0] @ units[1].T
     own = np.diag(cosines)
     unrelated = np.array([cosines[i, j] for i in range(len(own)) for j in range(len(own)) if i != j])
     distance = (own.mean() - unrelated.mean()) / math.sqrt((own.var() + unrelated.var()) / 2)
-    assert measured["halves"] == pytest.approx(distance, rel=1e-4)
+    assert measured.pop("halves") == pytest.approx(distance, rel=1e-4)
 
     predicted = []
     for (half, rest), neighbours in zip(criterion.halves, near_half, strict=True):
@@ -85,26 +91,20 @@ def test_measures_are_those_of_plain_loops() -> None:
         hits = [any(word in texts[row] for row in neighbours) for word in new]
         if sum(weights):
             predicted.append(sum(weight for weight, hit in zip(weights, hits, strict=True) if hit) / sum(weights))
-    assert measured["words_of_other_half"] == pytest.approx(np.mean(predicted), rel=1e-5)
-    assert measured["words_of_neighbours"] == pytest.approx(
-        np.mean([criterion.lexical[row, neighbour] for row, neighbours in enumerate(near) for neighbour in neighbours]),
-        rel=1e-5,
-    )
+    expected["words_of_other_half"] = np.mean(predicted)
+    expected["words_of_neighbours"] = np.mean([criterion.lexical[row, list(rows)] for row, rows in enumerate(near)])
+    assert measured == pytest.approx(expected, rel=1e-5)
     assert criterion.lexical.diagonal() == pytest.approx(np.ones(count), abs=1e-5)
 
 
-def test_less_noise_has_a_higher_score() -> None:
-    criterion = Topics.of(TEXTS, seed=0)
+def test_less_noise_has_a_higher_score_and_equal_vectors_have_none(criterion: Topics) -> None:
     measures = [criterion.measure(*vectors_of(criterion, noise=noise)) for noise in (0.0, 2.0, 30.0)]
-    scores = criterion.scores(np.stack([*measures, np.full(len(MEASURES), np.nan)]))
+    halves = np.ones((len(criterion.halves), 3))
+    undefined = criterion.measure(np.ones((len(TEXTS), 3)), halves, halves)
+    assert np.isnan(undefined).all()
+    scores = criterion.scores(np.stack([*measures, undefined]))
     assert np.argsort(-scores[:-1]).tolist() == [0, 1, 2]
     assert np.isnan(scores[-1])
-
-
-def test_equal_vectors_have_no_score() -> None:
-    criterion = Topics.of(TEXTS, seed=0)
-    halves = np.ones((len(criterion.halves), 3))
-    assert np.isnan(criterion.measure(np.ones((len(TEXTS), 3)), halves, halves)).all()
 
 
 def test_texts_are_sampled_with_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,43 +158,25 @@ def test_a_baseline_is_retained_unless_the_leader_leads(
 
 
 def test_labels_and_topics_side_by_side(shell: SentenceTransformer) -> None:
-    rows = [{"text": text, "label": str(number // 20)} for number, text in enumerate(TEXTS)]
-    board = search(shell, rows, Space(named=("mean", "cls")), criterion=["accuracy", TOPICS], baselines=("mean",))
+    board = search(shell, ROWS, TWO, use="similarity", criterion=["accuracy", TOPICS], baselines=("mean",))
     assert not board.verdict.startswith("Measured for groups")
-    unlabelled = search(shell, TEXTS, Space(named=("mean", "cls")), criterion=TOPICS, baselines=("mean",))
+    assert any("measure classes, not similarity. The labels decide" in note for note in board.notes)
+    unlabelled = search(shell, TEXTS, TWO, criterion=TOPICS, baselines=("mean",))
     assert set(board.trials[0].scores) == {"accuracy", TOPICS}
     assert unlabelled.verdict.startswith("Measured for groups of texts without labels, by topics, ")
     for trial in unlabelled.trials:
         assert board.find(trial.recipe).scores[TOPICS] == pytest.approx(trial.scores[TOPICS])
 
 
-def test_labels_of_another_use_are_noted(shell: SentenceTransformer) -> None:
-    rows = [{"text": text, "label": str(number // 20)} for number, text in enumerate(TEXTS)]
-    board = search(shell, rows, Space(named=("mean", "cls")), use="similarity", baselines=("mean",))
-    assert any("measure classes, not similarity. The labels decide" in note for note in board.notes)
-
-
-def test_retrieval_is_ranked_by_teacher(shell: SentenceTransformer) -> None:
-    board = search(shell, TEXTS, Space(named=("mean", "cls")), use="retrieval", baselines=("mean",))
+def test_retrieval_is_ranked_by_teacher_and_an_unknown_use_is_said(shell: SentenceTransformer) -> None:
+    lines: list[str] = []
+    board = search(shell, TEXTS, TWO, use="retrieval", baselines=("mean",), report=lines.append)
+    assert not any("--for" in line for line in lines)
     assert board.criterion == "teacher"
     assert board.verdict.startswith("Measured for retrieval by cosine, without labels, by teacher")
     assert "on queries made from pairs" in board.verdict
     assert "not on real ones" in board.notes[-1]
-
-
-def test_an_unknown_use_and_two_criteria(shell: SentenceTransformer) -> None:
-    with pytest.raises(UnknownNameError, match="Unknown use 'topics'"):
-        search(shell, TEXTS, "weights", use="topics")
-    with pytest.raises(InputError, match="both read no labels"):
-        search(shell, TEXTS, "weights", criterion=["teacher", TOPICS])
-
-
-def test_what_is_optimized_is_said_before_the_search(shell: SentenceTransformer) -> None:
-    lines: list[str] = []
-    search(shell, TEXTS, Space(named=("cls",)), report=lines.append)
-    assert lines[0].startswith(
-        "Neither labels nor --for were given: recipes are chosen for the similarity of sentences."
-    )
     lines.clear()
-    search(shell, TEXTS, Space(named=("cls",)), use="similarity", report=lines.append)
-    assert not any("--for" in line for line in lines)
+    search(shell, TEXTS, Space(named=("cls",)), report=lines.append)
+    sentence = "Neither labels nor --for were given: recipes are chosen for the similarity of sentences."
+    assert lines[0].startswith(sentence)

@@ -15,12 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from essent.recipe.recipe import Recipe
 from essent.selection import verdict_without_labels as rule
 from essent.selection.leaderboard import Check, Leaderboard, Trial, rank_trials
-from essent.selection.verdict import (
-    cross_validate,
-    decide,
-    decide_by_labels,
-    decide_by_tests,
-)
+from essent.selection.verdict import cross_validate, decide, decide_by_labels, decide_by_tests
 from essent.selection.verdict_without_labels import loss_summary, objection, probability_of_improvement
 from essent.tasks.comparison import Comparison, Scored, compare
 from essent.tasks.pairs import PairTask
@@ -72,7 +67,8 @@ def test_winner_by_chance_is_not_better() -> None:
     cosines[[-1, luck.argmin()]] = cosines[[luck.argmin(), -1]]  # the baseline has none
     points = 100 * np.corrcoef(gold, cosines)[0, 1:]
     trials = [Trial(Recipe.parse(name), {"spearman": score}) for name, score in zip(names, points, strict=True)]
-    decision = decide_by_labels(trials, "spearman", ["mean"], data, ["mean"], seed=0)
+    ranked = Leaderboard("spearman", rank_trials(trials, "spearman"), ("mean",))
+    decision = decide_by_labels(ranked, data, ["mean"], seed=0)
     assert decision.comparisons[0].is_better  # on the pairs that it was chosen on
     assert not decision.held_out[0].is_better
     assert (decision.kept, str(decision.best)) == ("mean", "mean")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +18,6 @@ from essent.cli.texts import expand_groups, read_files
 from essent.errors import InputError
 
 if TYPE_CHECKING:
-    from essent.selection.annotation import AnnotatedPairs, Annotation
     from essent.selection.leaderboard import Leaderboard
 
 ASK_FILE = Path("ask.csv")  # scores entered in the terminal
@@ -130,6 +128,7 @@ def search(
     options.check_outputs()
     check_report(report, options.force)
     prepare_torch("essent search")
+    from essent.selection.annotation import read_annotated
     from essent.selection.run import annotate
     from essent.selection.run import search as run_search
     from essent.selection.space import find_space
@@ -139,10 +138,20 @@ def search(
     work = options.work
     if ask is not None:
         ask_work, work = (None, None) if work is None else (work / "ask", work / "search")
-        select = partial(annotate, model, inputs, space, count=ask, work=ask_work, **options.passes, **options.options)
-        inputs = _annotated_pairs(ask_file, inputs, select)
-        if inputs is None:
-            return
+        file, in_terminal = ask_file or ASK_FILE, ask_file is None and sys.stdin.isatty()
+        check_output(file, True, (".csv", ".jsonl"))
+        if not file.exists():
+            passes = {**options.passes, **options.options}
+            annotate(model, inputs, space, count=ask, work=ask_work, **passes).write(file)
+            if not in_terminal:
+                show_note(
+                    f"Wrote {ask} pairs to {file}. Fill in the column score, for example from 0 (unrelated) to 5 (the "
+                    "same meaning), and run the same command again. Pairs without a score are skipped."
+                )
+                return
+        if in_terminal:
+            _annotate_in_terminal(file)
+        inputs = read_annotated(file, inputs)
     arguments = {"columns": named_columns, **options.arguments, **options.options}
     board = run_search(model, inputs, space, use=use, work=work, **arguments)
     show_board(board, options)
@@ -175,47 +184,12 @@ def _read_inputs(
 # -- pairs to annotate ------------------------------------------------------------------------------------------------
 
 
-def _annotated_pairs(
-    ask_file: Path | None, texts: list[str], select: Callable[[], Annotation]
-) -> AnnotatedPairs | None:
-    """Return annotated pairs of the texts, from a file or from the terminal.
-
-    Args:
-        ask_file: None asks in the terminal and saves the scores in ASK_FILE.
-        texts: the texts of the search.
-        select: returns the pairs to annotate; called only if the file does not exist.
-
-    Returns:
-        None if the file has just been written and must be filled in first.
-
-    Raises:
-        DataError: another file format, a score that is not a number, or no scores.
-    """
-    from essent.selection.annotation import read_annotated
-
-    file, in_terminal = ask_file or ASK_FILE, ask_file is None and sys.stdin.isatty()
-    check_output(file, True, (".csv", ".jsonl"))
-    if not file.exists():
-        annotation = select()
-        annotation.write(file)
-        if not in_terminal:
-            show_note(
-                f"Wrote {len(annotation.pairs)} pairs to {file}. Fill in the column score, for example from 0 "
-                "(unrelated) to 5 (the same meaning), and run the same command again. Pairs without a score are "
-                "skipped."
-            )
-            return None
-    if in_terminal:
-        _annotate_in_terminal(file)
-    return read_annotated(file, texts)
-
-
 def _annotate_in_terminal(file: Path) -> None:
     """Ask for the missing scores of the pairs in a file, and write the file after each answer."""
     from essent.selection.annotation import read_pairs, write_pairs
 
     pairs = read_pairs(file)
-    unscored = [index for index, (_, _, score) in enumerate(pairs) if score is None]
+    unscored = [index for index, (*_, score) in enumerate(pairs) if score is None]
     if unscored:
         show_note(
             "How similar are the meanings of the two texts? 0 (unrelated) to 5 (the same meaning); s skips a pair, q "

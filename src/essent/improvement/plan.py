@@ -18,8 +18,7 @@ from essent.errors import InputError
 from essent.improvement.metric import LAYERS, Inputs, Metric
 from essent.model.capabilities import ModelCapabilities, capabilities_of
 from essent.selection.space import Grid, Space, find_space
-from essent.selection.topics import MAX_TEXTS, TOPICS, Topics
-from essent.selection.use import CRITERIA, SIMILARITY
+from essent.selection.topics import CRITERIA, MAX_TEXTS, SIMILARITY, TOPICS, Topics
 from essent.training.run import has_dropout
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}

@@ -39,8 +39,7 @@ from essent.improvement.summary import purpose, write_page
 from essent.model.capabilities import ModelCapabilities
 from essent.model.loading import load, open_model
 from essent.report.write import check_library
-from essent.selection.topics import TOPICS, Topics
-from essent.selection.use import CRITERIA, check_use, misfit, uses_of
+from essent.selection.topics import CRITERIA, TOPICS, Topics, check_use, misfit, uses_of
 from essent.tasks.result import plain
 from essent.version import __version__
 

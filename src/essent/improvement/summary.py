@@ -13,8 +13,7 @@ from essent.improvement.plan import SHARES
 from essent.report.parts import Number, Report, Section, short_paths
 from essent.report.sections import Record, record_table
 from essent.report.write import write_arranged
-from essent.selection.topics import MIN_LEAD, TOPICS
-from essent.selection.use import CRITERIA, RETRIEVAL, SIMILARITY, USE_OF, USES, described, uses_of
+from essent.selection.topics import CRITERIA, MIN_LEAD, RETRIEVAL, SIMILARITY, TOPICS, USE_OF, USES, described, uses_of
 from essent.selection.verdict_without_labels import NEAREST, RETRIEVAL_CASES, THRESHOLD, TOPICS_CASES, measured_cases
 from essent.tasks.base import LabeledTask
 from essent.tasks.result import library_versions, short_name

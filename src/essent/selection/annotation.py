@@ -12,7 +12,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,7 +26,7 @@ from essent._core.texts import check_texts
 from essent.errors import DataError, InputError
 from essent.selection.label_free import TEACHER, unit_ranks, usable
 from essent.tasks.data import located_rows
-from essent.tasks.examples import Pair, pairs_from_rows
+from essent.tasks.examples import pairs_from_rows
 from essent.tasks.pairs import PairTask
 
 PRIOR = 30  # the score by TEACHER counts as much as this many labels; measured by benchmarks/ask.py
@@ -68,13 +67,12 @@ class AnnotatedPairs(PairTask):
     def compared(self) -> np.ndarray:
         """Return the positions in `texts()` of each annotated pair, (E,2)."""
         position = {text: number for number, text in reversed(list(enumerate(self._texts)))}
-        return np.array([[position[pair.sentence1], position[pair.sentence2]] for pair in self.pairs], np.int64)
+        return np.array([[position[text] for text in pair[:2]] for pair in self.pairs], np.int64)
 
     @cached_property
     def _texts(self) -> tuple[str, ...]:
-        new = dict.fromkeys(text for pair in self.pairs for text in pair[:2])
-        for text in self.all_texts:
-            new.pop(text, None)
+        known = set(self.all_texts)
+        new = dict.fromkeys(text for pair in self.pairs for text in pair[:2] if text not in known)
         return (*self.all_texts, *new)
 
 
@@ -122,18 +120,16 @@ def write_pairs(path: str | Path, pairs: Sequence[ScoredPair]) -> None:
     Raises:
         DataError: a suffix other than .csv and .jsonl, or a path that cannot be written.
     """
-    suffix = Path(path).suffix.lower()
+    suffix, file = Path(path).suffix.lower(), io.StringIO()
     if suffix not in SUFFIXES:
         hint = did_you_mean(suffix, list(SUFFIXES))
         raise DataError(f"{path}: expected a .csv or .jsonl file for the pairs to annotate. {hint}")
     if suffix == ".jsonl":
-        lines = (json.dumps(dict(zip(COLUMNS, pair, strict=True)), ensure_ascii=False) + "\n" for pair in pairs)
-        write_text(path, "".join(lines))
-        return
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([first, second, "" if score is None else f"{score:g}"] for first, second, score in pairs)
+        rows = (dict(zip(COLUMNS, pair, strict=True)) for pair in pairs)
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    else:
+        cells = ((*texts, "" if score is None else f"{score:g}") for *texts, score in pairs)
+        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *cells])
     write_text(path, file.getvalue())
 
 
@@ -146,9 +142,10 @@ def read_pairs(path: str | Path) -> list[ScoredPair]:
     pairs: list[ScoredPair] = []
     for row in located_rows(path):
         column = row.required("score", ["score"])
-        empty = not str("" if row.values[column] is None else row.values[column]).strip()
-        pair = pairs_from_rows([row._replace(values={**row.values, column: 0.0}) if empty else row])[0]
-        pairs.append((pair.sentence1, pair.sentence2, None if empty else pair.score))
+        score = row.values[column]
+        is_empty = score is None or not str(score).strip()
+        (pair,) = pairs_from_rows([row._replace(values={**row.values, column: 0.0}) if is_empty else row])
+        pairs.append((*pair[:2], None if is_empty else pair.score))
     return pairs
 
 
@@ -173,33 +170,30 @@ def read_annotated(path: str | Path, data: Sequence[Any]) -> AnnotatedPairs:
 
 
 def _annotated(name: str, pairs: Sequence[ScoredPair], data: Sequence[Any]) -> AnnotatedPairs:
-    scored = [Pair(first, second, float(score)) for first, second, score in pairs if score is not None]
+    scored: Any = [pair for pair in pairs if pair[2] is not None]
     if not scored:
         raise DataError(
             f"{name}: none of the {len(pairs)} pairs has a score. Fill in the column 'score', for example from "
             "0 (unrelated) to 5 (same meaning)."
         )
-    if not all(math.isfinite(pair.score) for pair in scored):
-        raise DataError(f"{name}: every score must be a finite number.")
     source_pairs = [tuple(row) for row in data if not isinstance(row, str)]
     texts = [pair[side] for side in (0, 1) for pair in source_pairs] if source_pairs else list(data)
-    searched_texts = set(texts)
-    unsearched = sum(not searched_texts.issuperset(pair[:2]) for pair in scored)
-    unscored = len(pairs) - len(scored)
-    notes = [f"Ranked by {len(scored)} annotated pairs and by {TEACHER}, which counts as much as {PRIOR} more pairs."]
+    searched = set(texts)
+    unsearched = sum(not searched.issuperset(pair[:2]) for pair in scored)
+    unscored, count = len(pairs) - len(scored), len(scored)
+    notes = [f"Ranked by {count} annotated pairs and by {TEACHER}, which counts as much as {PRIOR} more pairs."]
     if unscored:
         notes.append(f"{name}: {unscored} of {len(pairs)} pairs have no score and are excluded.")
     if unsearched:
         notes.append(
-            f"{name}: {unsearched} of the {len(scored)} annotated pairs contain a text that is not in the searched "
-            "data."
+            f"{name}: {unsearched} of the {count} annotated pairs contain a text that is not in the searched data."
         )
     return AnnotatedPairs(
         Path(name).stem,
         tuple(scored),
         tuple(check_texts(texts)),
         tuple(source_pairs),
-        source={"source": name, "judged": len(scored)},
+        source={"source": name, "judged": count},
         notes=tuple(notes),
     )
 
@@ -214,12 +208,11 @@ def choose_pairs(cosines: np.ndarray, count: int, rng: np.random.Generator) -> t
     ranks = unit_ranks(cosines[defined]) if defined.any() else np.zeros((1, cosines.shape[1]))
     spread = ranks.std(axis=0)
     strata = np.array_split(np.argsort(ranks.mean(axis=0), kind="stable"), max(1, count // PER_STRATUM))
-    shares = [len(share) for share in np.array_split(np.arange(count), len(strata))]
     indices, reasons = [], []
-    for stratum, share in zip(strata, shares, strict=True):
-        disputed = stratum[np.argmax(spread[stratum])]
-        indices += [disputed, *rng.choice(stratum[stratum != disputed], share - 1, replace=False)]
-        reasons += ["the recipes disagree on it", *["drawn at random"] * (share - 1)]
+    for stratum, share in zip(strata, np.array_split(np.arange(count), len(strata)), strict=True):
+        disputed, others = stratum[np.argmax(spread[stratum])], len(share) - 1
+        indices += [disputed, *rng.choice(stratum[stratum != disputed], others, replace=False)]
+        reasons += ["the recipes disagree on it", *["drawn at random"] * others]
     order = rng.permutation(count)
     return np.array(indices)[order], [reasons[index] for index in order]
 

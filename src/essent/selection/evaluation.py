@@ -138,19 +138,11 @@ def evaluate(
     if not parsed and (fit_texts is not None or frequency_texts is not None):
         raise InputError("fit_texts and frequency_texts are used by recipes only, but recipes is empty.")
     engine_provenance = {name: chosen for name, chosen in asdict(choice).items() if chosen != AUTO}
+    passes: dict[str, Any] = {"batch_size": batch_size, "progress": progress, "cache": cache}
     results = []
     for name, each in _named(model, options).items():
         if parsed:
-            bench = Bench(
-                each,
-                parsed,
-                batch_size=batch_size,
-                progress=progress,
-                options=options,
-                cache=cache,
-                max_seq_length=max_seq_length,
-                choice=choice,
-            )
+            bench = Bench(each, parsed, options=options, max_seq_length=max_seq_length, choice=choice, **passes)
             scored = _score_recipes(bench, loaded_tasks, fit_texts, frequency_texts)
         else:
             scored = _score_unchanged(_open_unchanged(each, options, max_seq_length, choice), loaded_tasks)
@@ -171,13 +163,14 @@ def _named(model: ModelLike | Sequence[ModelLike], options: dict[str, Any]) -> d
     models: list[Any] = list(model) if isinstance(model, (list, tuple)) else [model]
     if not models:
         raise InputError("No models: evaluate needs at least one, for example ['bert-base-uncased'].")
-    names = list(map(name_of, models))
-    for name, each in zip(names, models, strict=True):
-        if len(models) > 1 and isinstance(each, (str, Path)):
+    loaded = [name_of(each) for each in models if not isinstance(each, (str, Path))]
+    named = {}
+    for number, each in enumerate(models, start=1):
+        name = name_of(each)
+        if isinstance(each, (str, Path)) and len(models) > 1:
             reach_model(name, options)
-    loaded = [name for name, each in zip(names, models, strict=True) if not isinstance(each, (str, Path))]
-    numbers = [f" {n}" if loaded.count(name) > 1 and name in loaded else "" for n, name in enumerate(names, start=1)]
-    return {name + number: each for name, number, each in zip(names, numbers, models, strict=True)}
+        named[f"{name} {number}" if loaded.count(name) > 1 else name] = each
+    return named
 
 
 def _score_recipes(
@@ -305,9 +298,9 @@ class Bench:
         check_size(batch_size, "batch_size")
         if max_seq_length is not None:
             check_size(max_seq_length, "max_seq_length")
-        self.choice = choice or EngineChoice()
         loaded = load(model, recipes, options)
         self.model, self.options, self.graphs = model, options, dict[str, Any]()
+        self.choice = choice or EngineChoice()
         self.backbone, self.prompt = loaded.backbone, loaded.default_prompt
         self.prompts = dict(loaded.settings.get("prompts") or {})
         self.recipes = list(recipes)
@@ -319,7 +312,7 @@ class Bench:
         if max_seq_length is not None:
             self.backbone.max_seq_length = min(max_seq_length, self.backbone.max_seq_length or max_seq_length)
         move(nn.ModuleList([self.backbone, *self.plans.values()]), loaded.settings["device"])
-        self.pass_settings: dict[str, Any] = {"batch_size": batch_size, "progress": progress}
+        self.batch_size, self.progress = batch_size, progress
         self.cache = PooledCache(cache)
         self.digest = "" if cache is None else digest_of_backbone(self.backbone)
         if self.choice.makes_graph:
@@ -336,10 +329,11 @@ class Bench:
 
         def run(missing: list[str]) -> list[np.ndarray]:
             if not self.choice.makes_graph:
-                return pool_texts(self.backbone, plans, missing, stats, **self.pass_settings)
-            graphs = [self._graph(*entry) for entry in zip(keys, plans, counts, strict=True)]
-            batch_size, progress = self.pass_settings.values()
-            settings = {"prompt": "", "batch_size": batch_size, "show_progress_bar": progress}
+                return pool_texts(
+                    self.backbone, plans, missing, stats, batch_size=self.batch_size, progress=self.progress
+                )
+            graphs = map(self._graph, keys, plans, counts)
+            settings: dict[str, Any] = {"prompt": "", "batch_size": self.batch_size, "show_progress_bar": self.progress}
             return [graph.encode(missing, **settings) for graph in graphs]
 
         vectors = self.cache.vectors(keys, [plan.width for plan in plans], texts, run)
@@ -384,8 +378,8 @@ class Bench:
 
     def _chains(self) -> dict[Recipe, Chain]:
         """Make the unfitted shaping of every recipe."""
-        widths = {recipe: plan.width for recipe, plan in self.plans.items()}
-        return {recipe: chain_of(recipe, widths[without_shaping(recipe)], self.backbone) for recipe in self.recipes}
+        plans = {recipe: self.plans[without_shaping(recipe)] for recipe in self.recipes}
+        return {recipe: chain_of(recipe, plan.width, self.backbone) for recipe, plan in plans.items()}
 
     def _prompted(self, texts: Sequence[str]) -> list[str]:
         return [self.prompt + text for text in check_texts(texts)]

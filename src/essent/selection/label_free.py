@@ -7,10 +7,9 @@ their ranks of the pairs, plus half as much lexical similarity, is the target th
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain, compress, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -89,10 +88,9 @@ class Teacher:
         end = "." if "neighbours" in self.judges else "; with running text, the selection would be better."
         return f"The teachers were selected by {', '.join(self.judges)}{end}"
 
-    def _split(self, values: Any) -> list[Any]:
+    def _split(self, values: np.ndarray) -> list[np.ndarray]:
         """Split values of the pairs, along the last axis, into those of each judge and those of the last pairs."""
-        ends = np.cumsum([0, *map(len, self.gold)])
-        return [values[..., start:end] for start, end in pairwise(ends)]
+        return np.split(values, np.cumsum(list(map(len, self.gold)))[:-1], axis=-1)
 
     def with_reference(self, cosines: np.ndarray) -> Teacher:
         """Return the criterion with its target, from the cosines (R,P) of the reference recipes."""
@@ -144,8 +142,7 @@ def _contrast(positive: Pairs, negative: Pairs) -> tuple[Pairs, np.ndarray]:
 def _length_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[Pairs, np.ndarray]:
     """Return random pairs, each text in one pair, and the similarity of their lengths."""
     chosen = _draw(_distinct(texts), 2000, rng, "texts")
-    half = len(chosen) // 2
-    pairs = list(zip(chosen[:half], chosen[half : 2 * half], strict=True))
+    pairs = list(zip(chosen[: len(chosen) // 2], chosen[len(chosen) // 2 :], strict=False))
     return pairs, -np.array([abs(len(words_of(a)) - len(words_of(b))) for a, b in pairs], np.float64)
 
 
@@ -239,9 +236,8 @@ def candidate_pairs(texts: Sequence[str], pairs: Sequence[tuple[str, str]], seed
     base = pool[: max(size // 3, 1)]
     order = _nearest(texts, base, pool, min(NEAREST, len(pool) - 1))  # (N,count)
     rank = (order.shape[1] ** rng.uniform(0, 1, len(base))).astype(np.int64) - 1  # log-uniform
-    near = [(text, pool[order[i, 0]]) for i, text in enumerate(base)]
-    related = [(text, pool[order[i, rank[i]]]) for i, text in enumerate(base)]
-    return list(dict.fromkeys([*near, *related, *((pool[i], pool[j]) for i, j in _index_pairs(len(base), 1))]))
+    near = [*enumerate(order[:, 0]), *enumerate(order[range(len(base)), rank])]
+    return list(dict.fromkeys((pool[i], pool[j]) for i, j in [*near, *_index_pairs(len(base), 1)]))
 
 
 def unit_ranks(values: np.ndarray) -> np.ndarray:
@@ -321,24 +317,23 @@ def draw_texts(texts: Sequence[str], rng: np.random.Generator) -> list[str]:
 
 def _index_pairs(count: int, per_index: int) -> list[tuple[int, int]]:
     """Return (index, other index): `per_index` others for every index, within small groups that fit in one portion."""
-    starts = [i // (per_index + 1) * (per_index + 1) for i in range(count)]
+    index = np.arange(count)
+    starts = index - index % (per_index + 1)  # of the groups
     if count % (per_index + 1) == 1 and count > 1:  # no group of one
         starts[-1] = starts[-2]
-    sizes = Counter(starts)  # start of a group -> its size
-    pairs = []
-    for i, start in enumerate(starts):
-        size = sizes[start]
-        partners = [start + (i - start + 1 + k % max(size - 1, 1)) % size for k in range(per_index)]
-        pairs += [(i, j) for j in partners if i != j]
-    return pairs
+    sizes = np.bincount(starts)[starts]
+    pairs = [
+        (i, start + (i - start + 1 + k % max(size - 1, 1)) % size)
+        for i, start, size in zip(index.tolist(), starts.tolist(), sizes.tolist(), strict=True)
+        for k in range(per_index)
+    ]
+    return [(i, j) for i, j in pairs if i != j]
 
 
 def split_words(words: Sequence[str], size: int, rng: np.random.Generator) -> tuple[str, str]:
     """Return `size` random words, and the other words, each in the order of the text."""
-    drawn = set(rng.choice(len(words), size, replace=False).tolist())
-    first = "".join(word for index, word in enumerate(words) if index in drawn)
-    second = "".join(word for index, word in enumerate(words) if index not in drawn)
-    return first.strip(), second.strip()
+    is_drawn = np.isin(range(len(words)), rng.choice(len(words), size, replace=False))
+    return "".join(compress(words, is_drawn)).strip(), "".join(compress(words, ~is_drawn)).strip()
 
 
 def _lexical_tf_idf(texts: Sequence[str]) -> Any:
@@ -350,8 +345,7 @@ def _lexical_tf_idf(texts: Sequence[str]) -> Any:
 
 def _lexical_cosines(texts: Sequence[str], pairs: Pairs) -> np.ndarray:
     """Return tf-idf cosines (P,) of pairs, with idf from the texts; 0 for a text without known n-grams."""
-    tf_idf = _lexical_tf_idf(texts)
-    first, second = (tf_idf.transform([pair[side] for pair in pairs]) for side in (0, 1))
+    first, second = map(_lexical_tf_idf(texts).transform, zip(*pairs, strict=True))
     return np.asarray(first.multiply(second).sum(axis=1), dtype=np.float64).ravel()
 
 

@@ -141,7 +141,7 @@ class Leaderboard:
         text = f"Leaderboard({len(self.trials)} recipe{'s' * (len(self.trials) != 1)} by {self.criterion!r}"
         if not self.is_scored:
             return f"{text}, none with a score)"
-        best = self.kept or str(self.leader)
+        best = str(self.best)
         scores = [f" {_score_text(t.scores[self.criterion])}" for t in self.trials if str(t.recipe) == best]
         return f"{text}, best {best!r}{''.join(scores)})"
 
@@ -196,21 +196,16 @@ class Leaderboard:
             raise InputError("A leaderboard from a file has no model. Use Encoder(model, board.best).")
         model, texts, options = self._source
         encoder = Encoder(model, self.leader if anyway else self.best, **options).fit(texts)
-        encoder.chosen = tuple(self._history(anyway, len(texts)))
-        return encoder
-
-    def _history(self, anyway: bool, texts: int) -> Iterator[str]:
-        """Yield how the recipe was chosen, for the encoder's model card; without times."""
-        provenance = self.provenance
-        searched = ", ".join(f"{name} {provenance[name]}" for name in ("space", "data", "seed") if name in provenance)
-        yield (
+        origin = self.provenance
+        searched = ", ".join(f"{name} {origin[name]}" for name in ("space", "data", "seed") if name in origin)
+        chosen = [  # for the model card; without times
             f"`essent search` ({searched}): {len(self.trials):,} recipes, ranked by `{self.criterion}` from "
-            f"{texts:,} texts."
-        )
-        if self.verdict:
-            yield self.verdict
-        if anyway and self.kept is not None:
-            yield f"`{self.leader}` was used nevertheless, as requested."
+            f"{len(texts):,} texts.",
+            self.verdict,
+            f"`{self.leader}` was used nevertheless, as requested." if anyway and self.kept is not None else "",
+        ]
+        encoder.chosen = tuple(filter(None, chosen))
+        return encoder
 
     # -- views ------------------------------------------------------------------------------------------------------
 
@@ -224,23 +219,23 @@ class Leaderboard:
                 scores_by_mix.setdefault(mix, {})[tuple(map(int, head.split("-")))] = score
         if not scores_by_mix:
             return None
-        mix = max(scores_by_mix, key=lambda key: (len(scores_by_mix[key]), key == "0+L"))
-        grid = np.full(np.max(list(scores_by_mix[mix]), axis=0), np.nan)
-        for (layer, head_number), score in scores_by_mix[mix].items():
-            grid[layer - 1, head_number - 1] = score
+        mix, scores = max(scores_by_mix.items(), key=lambda entry: (len(entry[1]), entry[0] == "0+L"))
+        heads = np.array(list(scores))  # (heads,2)
+        grid = np.full(heads.max(axis=0), np.nan)
+        grid[tuple(heads.T - 1)] = list(scores.values())
         return mix, grid
 
     def layers(self) -> dict[str, dict[str, float]]:
         """Return the scores of plain means by layer: {"alone": {"static": …, "0": …, "L": …}, "with 0": {"1": …}}."""
         curves: dict[str, dict[str, float]] = {"alone": {}, "with 0": {}}
         for recipe, score in self._plain():
-            names, factors = zip(*recipe.layers, strict=True)
+            (*lower, (name, factor)) = recipe.layers
             if recipe.weights != ("uniform",):
                 continue
-            if len(names) == 1 and (names[0] == "static" or LAYER.fullmatch(names[0])):
-                curves["alone"][names[0]] = score
-            elif len(names) == 2 and names[0] == "0" and factors[0] == factors[1]:
-                curves["with 0"][names[1]] = score
+            if not lower and (name == "static" or LAYER.fullmatch(name)):
+                curves["alone"][name] = score
+            elif lower == [("0", factor)]:
+                curves["with 0"][name] = score
         return {name: curve for name, curve in curves.items() if len(curve) > 2}
 
     def _plain(self) -> Iterator[tuple[Recipe, float]]:
@@ -311,15 +306,14 @@ class Leaderboard:
             MissingDependencyError: pandas is not installed.
         """
         pandas = optional_import("pandas", "data")
-        names = list(dict.fromkeys(name for trial in self.trials for name in trial.scores))
-        rows: list[dict[str, Any]] = []
-        for trial in self.trials:
-            low, high = trial.interval or (math.nan, math.nan)
-            baseline = str(trial.recipe) in self.baselines
-            rows.append({"recipe": str(trial.recipe), **trial.scores, "low": low, "high": high, "baseline": baseline})
-        columns = ["recipe", *names, "low", "high", "baseline"]
-        index = pandas.RangeIndex(1, len(self.trials) + 1, name="place")
-        frame: pd.DataFrame = pandas.DataFrame(rows, index, columns)
+        names = dict.fromkeys(name for trial in self.trials for name in trial.scores)
+        rows = [
+            {"recipe": recipe, **trial.scores, "low": low, "high": high, "baseline": recipe in self.baselines}
+            for trial in self.trials
+            for recipe, (low, high) in [(str(trial.recipe), trial.interval or (math.nan, math.nan))]
+        ]
+        index = pandas.RangeIndex(1, len(rows) + 1, name="place")
+        frame: pd.DataFrame = pandas.DataFrame(rows, index, ["recipe", *names, "low", "high", "baseline"])
         return frame
 
     # -- data form --------------------------------------------------------------------------------------------------
@@ -327,13 +321,8 @@ class Leaderboard:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; NaN becomes None."""
         trials = [
-            {
-                "recipe": str(trial.recipe),
-                "digest": trial.recipe.digest(),
-                "scores": dict(trial.scores),
-                "interval": trial.interval,
-            }
-            for trial in self.trials
+            {"recipe": str(t.recipe), "digest": t.recipe.digest(), "scores": t.scores, "interval": t.interval}
+            for t in self.trials
         ]
         values = {
             "format": FORMAT,
@@ -345,7 +334,7 @@ class Leaderboard:
             "verdict": self.verdict,
             **{name: list(map(asdict, getattr(self, name))) for name in ("held_out", "comparisons", "checks")},
             "notes": self.notes,
-            "provenance": dict(self.provenance),
+            "provenance": self.provenance,
         }
         return dict(plain(values))
 
@@ -357,15 +346,13 @@ class Leaderboard:
 def rank_trials(trials: Sequence[Trial], criterion: str) -> tuple[Trial, ...]:
     """Sort trials, best first, NaN last, ties in their order."""
     scores = np.array([trial.scores[criterion] for trial in trials], np.float64)
-    order = np.argsort(-np.where(np.isnan(scores), -np.inf, scores), kind="stable")
-    return tuple(trials[i] for i in order)
+    return tuple(trials[i] for i in np.argsort(-scores, kind="stable"))  # NumPy sorts NaN last
 
 
 def _low_high(trial: Trial) -> str:
     """Return a trial's interval as text; "" without one."""
-    if trial.interval is None or math.isnan(trial.interval[0]):
-        return ""
-    return " – ".join(map(_score_text, trial.interval))
+    low, high = trial.interval or (math.nan, math.nan)
+    return "" if math.isnan(low) else f"{_score_text(low)} – {_score_text(high)}"
 
 
 def _score_text(score: float) -> str:

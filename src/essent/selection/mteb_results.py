@@ -5,7 +5,6 @@ Source: the layout of mteb 2.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +20,7 @@ from essent.selection.results import Evaluation
 from essent.tasks.base import LabeledTask, TaskLike
 from essent.tasks.locate import load_labelled
 from essent.tasks.pairs import PairTask
-from essent.tasks.result import Result
+from essent.tasks.result import Result, read_json
 from essent.tasks.retrieval import RetrievalTask
 
 SPLIT = "test"
@@ -91,12 +90,7 @@ def _file_results(path: Path) -> Iterator[Result]:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"Cannot read the results {path}: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not a JSON file: {error}.") from None
+    content = read_json(path)
     if not isinstance(content, dict):
         raise DataError(f"{path} is not a result of MTEB: expected a JSON object, not a {type(content).__name__}.")
     return content
@@ -110,7 +104,7 @@ def _task_results(content: Mapping[str, Any], model: str | None, revision: str |
     numbers = {
         split: {str(entry["hf_subset"]): _numbers(entry) for entry in entries} for split, entries in splits.items()
     }
-    fractions = _fractions([scores for subsets in numbers.values() for scores in subsets.values()])
+    _scale_fractions([scores for subsets in numbers.values() for scores in subsets.values()])
     date = content.get("date")
     if isinstance(date, (int, float)):  # seconds since 1970, as `to_disk` writes it
         date = datetime.fromtimestamp(date, timezone.utc).isoformat(timespec="seconds")
@@ -129,13 +123,9 @@ def _task_results(content: Mapping[str, Any], model: str | None, revision: str |
         if OWN in entries[0]:  # its name contains the part of the data
             yield Result.from_dict(entries[0][OWN]).with_provenance(**provenance)
             continue
-        subsets = {
-            subset: {metric: number * (100.0 if metric in fractions else 1.0) for metric, number in values.items()}
-            for subset, values in numbers[split].items()
-        }
         languages = sorted({language for entry in entries for language in entry["languages"]})
         split_provenance = {**provenance, "split": split, "languages": languages}
-        yield _split_result(name if split == SPLIT else f"{name}.{split}", subsets, split_provenance)
+        yield _split_result(name if split == SPLIT else f"{name}.{split}", numbers[split], split_provenance)
 
 
 def _split_result(name: str, subsets: Mapping[str, dict[str, float]], provenance: dict[str, Any]) -> Result:
@@ -167,13 +157,13 @@ def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:
     return numbers
 
 
-def _fractions(scores: Sequence[Mapping[str, float]]) -> set[str]:
-    """Return the metrics of a file that become ×100, from the scores of all subsets and splits."""
-    metrics = {metric for subset in scores for metric in subset}
+def _scale_fractions(scores: Sequence[dict[str, float]]) -> None:
+    """Multiply by 100 the metrics that are fractions in the scores of all subsets and splits of a file."""
     outside = {metric for subset in scores for metric, number in subset.items() if abs(number) > 1}
-    if "main_score" in outside:
-        return set()
-    return {metric for metric in metrics - outside if not NO_FRACTIONS & set(metric.lower().split("_"))}
+    for subset in () if "main_score" in outside else scores:
+        for metric in subset.keys() - outside:
+            if NO_FRACTIONS.isdisjoint(metric.lower().split("_")):
+                subset[metric] *= 100.0
 
 
 # -- comparison of models ----------------------------------------------------------------------------------------------
@@ -214,25 +204,22 @@ def compare_mteb_results(paths: Sequence[str | Path], labels: Mapping[str, TaskL
     """
     if isinstance(paths, (str, Path)):
         paths = [paths]
-    results = [_with_revision(result) for path in paths for result in read_mteb_results(path)]
+    results = []
+    for result in (result for path in paths for result in read_mteb_results(path)):
+        origin = result.provenance  # the recipe, which tells rows of one model apart, is the model's revision
+        recipe = origin.get("recipe") or origin.get("model_revision") or "as it is"
+        results.append(result.with_provenance(model=str(origin.get("model") or "a model"), recipe=str(recipe)))
     names = list(dict.fromkeys(result.task for result in results))
     tasks: dict[str, LabeledTask] = {}
     for name, source in (labels or {}).items():
         if name not in names:
             raise InputError(f"There are no results of the task {name!r}. {did_you_mean(name, names)}")
         tasks[name] = replace(load_labelled(source), name=name)
-    predictions = [content for path in paths for content in _predictions(Path(path).expanduser())] if tasks else []
+    predictions = _predictions(paths) if tasks else {}
     results = [_with_evidence(r, tasks[r.task], predictions) if r.task in tasks else r for r in results]
     evaluation = Evaluation.of(results, ())
     in_every_row = set.intersection(*({result.task for result in row} for row in evaluation.values()))
     return Evaluation(evaluation, [task for name, task in tasks.items() if name in in_every_row])
-
-
-def _with_revision(result: Result) -> Result:
-    """Return a result whose recipe, which tells rows of one model apart, is the model's revision."""
-    origin = result.provenance
-    recipe = origin.get("recipe") or origin.get("model_revision") or "as it is"
-    return result.with_provenance(model=str(origin.get("model") or "a model"), recipe=str(recipe))
 
 
 def own_name(task: str) -> str:
@@ -240,24 +227,30 @@ def own_name(task: str) -> str:
     return f"essent.{task}"
 
 
-def _predictions(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the contents of all predictions in a folder, with the name of the task."""
-    for file in sorted(folder.rglob(f"*{PREDICTIONS}") if folder.is_dir() else ()):
-        yield {"task": file.name.removesuffix(PREDICTIONS), **_json(file)}
+def _predictions(paths: Sequence[str | Path]) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Return the first predictions in the folders by the name of the task, the model and its revision."""
+    predictions: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for path in paths:
+        for file in sorted(Path(path).expanduser().rglob(f"*{PREDICTIONS}")):
+            content = _json(file)
+            model = content.get("mteb_model_meta", {})
+            key = file.name.removesuffix(PREDICTIONS), model.get("model_name"), model.get("revision")
+            predictions.setdefault(key, content)
+    return predictions
 
 
-def _with_evidence(result: Result, task: LabeledTask, predictions: Sequence[Mapping[str, Any]]) -> Result:
+def _with_evidence(result: Result, task: LabeledTask, predictions: Mapping[tuple[Any, ...], dict[str, Any]]) -> Result:
     """Return a result with the values of single examples, computed from MTEB's predictions.
 
     Raises:
         DataError: no predictions, or predictions that do not have the saved score with these labels.
     """
-    is_own, model = "sha256" in result.provenance, result.provenance["model"]
-    split = SPLIT if is_own else result.provenance["split"]
+    origin = result.provenance
+    is_own, model = "sha256" in origin, origin["model"]
+    split = SPLIT if is_own else origin["split"]
     name = own_name(result.task) if is_own else result.task.removesuffix(f".{split}")
     subset = "default" if is_own else next(iter(result.subsets), "default")
-    of_model = [content for content in predictions if content["task"] == name and _is_of(content, result.provenance)]
-    prediction = of_model[0].get(subset, {}).get(split) if of_model else None
+    prediction = predictions.get((name, model, origin.get("model_revision")), {}).get(subset, {}).get(split)
     if prediction is None or (len(result.subsets) > 1 and not is_own):
         raise DataError(
             f"There are no predictions of {model} for {result.task}, of which MTEB saves one file per model and task: "
@@ -275,12 +268,6 @@ def _with_evidence(result: Result, task: LabeledTask, predictions: Sequence[Mapp
             f"{result.main_score:.2f}. Give MTEB's own examples, in its order."
         )
     return replace(result, evidence=evidence, n=task.units)
-
-
-def _is_of(content: Mapping[str, Any], origin: Mapping[str, Any]) -> bool:
-    """Whether predictions are of the model of a result."""
-    model = content.get("mteb_model_meta", {})
-    return bool(model.get("model_name") == origin["model"] and model.get("revision") == origin.get("model_revision"))
 
 
 def _evidence(task: LabeledTask, prediction: Any) -> np.ndarray:

@@ -9,6 +9,7 @@ its own table is pooled separately.
 from __future__ import annotations
 
 import operator
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -58,7 +59,7 @@ class Block:
         plans: at least one per weighting and mix, ordered by weighting.
     """
 
-    def __init__(self, plans: Sequence[Plan], backbone: Backbone) -> None:
+    def __init__(self, plans: Sequence[Plan]) -> None:
         self.frame, self.width = plans[0].frame, plans[0].width
         self.single = None if _is_linear(plans[0]) else plans[0]
         self.required = required_by(plans)
@@ -67,12 +68,13 @@ class Block:
         self.rows, self.products = list(products), list(products.values())
         self.mixes = list(dict.fromkeys(map(_mix_of, plans)))
         self.sources = list(dict.fromkeys(source for mix in self.mixes for source, _ in mix))
-        self.factors = torch.zeros(len(self.mixes), len(self.sources))  # (M,S)
-        for row, mix in enumerate(self.mixes):
-            for source, factor in mix:
-                self.factors[row, self.sources.index(source)] = factor
-        self.premixed = len(self.mixes) <= len(self.sources)
-        self.columns = len(self.mixes) if self.premixed else len(self.sources)
+        # two names of a mix can be one source: layers=0+3+L of a model with three layers
+        factors = [
+            [sum(factor for part, factor in mix if part == source) for source in self.sources] for mix in self.mixes
+        ]
+        self.factors = torch.tensor(factors)  # (M,S)
+        self.columns = min(self.factors.shape)
+        self.premixed = self.columns == len(self.mixes)
 
     def read(self, tokens: Tokens, states: States, backbone: Backbone, stats: CorpusStats | None) -> BatchInputs:
         """Return the columns and the token weights of one batch, from which its vectors are pooled."""
@@ -108,10 +110,8 @@ def _mix_of(plan: Plan) -> SourceMix:
 
 def _mixed(columns: Sequence[torch.Tensor], factors: Sequence[float]) -> torch.Tensor:
     """Return one mix of the sources, skipping factors of zero."""
-    used = [index for index, factor in enumerate(factors) if factor]
-    if not used:
-        return torch.zeros_like(columns[0])
-    return mix_sources([columns[index] for index in used], [factors[index] for index in used])
+    used = [(column, factor) for column, factor in zip(columns, factors, strict=True) if factor]
+    return mix_sources(*zip(*used, strict=True)) if used else torch.zeros_like(columns[0])
 
 
 class Program:
@@ -137,9 +137,9 @@ class Program:
         ]
         distinct = dict.fromkeys(member for terms in members for member, _ in terms)
         self.plans = [Plan(recipe, backbone) for recipe in distinct]
-        plans_by_frame: dict[Frame, list[Plan]] = {}
+        plans_by_frame = defaultdict[Frame, list[Plan]](list)
         for plan in self.plans:
-            plans_by_frame.setdefault(plan.frame, []).append(plan)
+            plans_by_frame[plan.frame].append(plan)
         self.passes: list[list[Block]] = []
         self._origins: dict[Recipe, Origin] = {}  # of recipes with one template and without shaping
         for plans in plans_by_frame.values():
@@ -148,27 +148,23 @@ class Program:
             tuple((self._origins[member], factor) for member, factor in terms) for terms in members
         ]
         widths = {plan.recipe: plan.width for plan in self.plans}
-        distinct_chains = {
-            (recipe.shaping, widths[terms[0][0]]): recipe
-            for recipe, terms in zip(self.recipes, members, strict=True)
-            if recipe.shaping
-        }
-        for (_, width), recipe in distinct_chains.items():
+        chains = {(r.shaping, widths[terms[0][0]]): r for r, terms in zip(self.recipes, members, strict=True)}
+        for (_, width), recipe in chains.items():
             chain_of(recipe, width, backbone)  # raises an error before the first pass
         cut_to(backbone, self.plans)
         nn.ModuleList(self.plans).to(backbone.static_table.device)
 
     def _add_pass(self, plans: Sequence[Plan]) -> None:
         """Add the pass of the plans of one frame: a block for weightings with the same mixes, then single recipes."""
-        by_weights: dict[tuple[int, tuple[str, ...]], list[Plan]] = {}
+        by_weights = defaultdict[tuple[int, tuple[str, ...]], list[Plan]](list)
         for plan in filter(_is_linear, plans):
-            by_weights.setdefault((plan.width, plan.recipe.weights), []).append(plan)
-        by_mixes: dict[tuple[int, frozenset[SourceMix]], list[Plan]] = {}
+            by_weights[plan.width, plan.recipe.weights].append(plan)
+        by_mixes = defaultdict[tuple[int, frozenset[SourceMix]], list[Plan]](list)
         for (width, _), members in by_weights.items():
-            by_mixes.setdefault((width, frozenset(map(_mix_of, members))), []).extend(members)
+            by_mixes[width, frozenset(map(_mix_of, members))] += members
         blocks: list[Block] = []
         for members in [*by_mixes.values(), *([plan] for plan in plans if not _is_linear(plan))]:
-            block = Block(members, self.backbone)
+            block = Block(members)
             for plan in members:
                 row, mix = block.rows.index(plan.recipe.weights), block.mixes.index(_mix_of(plan))
                 self._origins[plan.recipe] = Origin(len(self.passes), len(blocks), row, mix)

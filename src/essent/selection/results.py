@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -128,17 +129,12 @@ class Evaluation(dict[str, list[Result]]):
             name = score or self._tasks[names[0]].score_names[0]
             yield f"Compared with {next(iter(self))} {where}: difference of {name} ×100 and its 95 % interval, paired."
             yield from (f"  {comparison.summary()}" for comparison in self.comparisons(task=task, score=score))
-        if uncompared := self._uncompared():
+        without_evidence = [r.task for row in self.values() for r in row if r.main is not None and r.evidence is None]
+        if uncompared := [task for task, rows in Counter(without_evidence).items() if rows > 1]:
             yield (
                 f"No interval of the differences on {_listed(uncompared)}: the results have no scores of single "
                 "examples, so a difference may be chance."
             )
-
-    def _uncompared(self) -> list[str]:
-        """Return the tasks with main scores of several rows, but without values of single examples."""
-        rows = [{r.task for r in results if r.main is not None and r.evidence is None} for results in self.values()]
-        tasks = dict.fromkeys(result.task for results in self.values() for result in results)
-        return [name for name in tasks if sum(name in row for row in rows) > 1]
 
     def notes(self) -> list[str]:
         """Return the distinct notes; a note that only some recipes have lists these recipes.
@@ -181,8 +177,7 @@ class Evaluation(dict[str, list[Result]]):
                 raise InputError(f"Cannot compare by {score!r} on {labelled.name}. Its scores: {allowed}.")
             evidence = []
             for name in names:
-                results = [result for result in self[name] if result.task == labelled.name]
-                rows = [result.evidence for result in results if result.evidence is not None]
+                rows = [r.evidence for r in self[name] if r.task == labelled.name and r.evidence is not None]
                 if not rows:
                     raise InputError(f"The results of {name!r} on {labelled.name} contain no evidence to compare.")
                 evidence.append(rows[0])
@@ -202,8 +197,8 @@ class Evaluation(dict[str, list[Result]]):
             MissingDependencyError: pandas is not installed.
         """
         pandas = optional_import("pandas", "data")
-        models = {str(result.provenance.get("model", "")) for results in self.values() for result in results}
-        short = short_names(models)
+        labelled = [(label, result) for label, results in self.items() for result in results]
+        short = short_names({str(result.provenance.get("model", "")) for _, result in labelled})
         rows = [
             {
                 "model": short[str(result.provenance.get("model", ""))],
@@ -216,8 +211,7 @@ class Evaluation(dict[str, list[Result]]):
                 "main": result.main is not None and metric == result.main[0],
                 "n": result.n,
             }
-            for label, results in self.items()
-            for result in results
+            for label, result in labelled
             for metric, scores in result.metrics.items()
         ]
         frame: pd.DataFrame = pandas.DataFrame(rows, columns=COLUMNS)
@@ -254,7 +248,6 @@ def _normalized(recipe: Any) -> str:
 
 def _main_key(result: Result, metric: str) -> str:
     """Return the key of a metric's main number: "all", or another one such as the mean of runs."""
-    if result.main is not None and result.main[0] == metric:
-        return result.main[1]
+    main_metric, key = result.main or ("", "")
     scores = result.metrics[metric]
-    return "all" if "all" in scores else next(iter(scores))
+    return key if metric == main_metric else "all" if "all" in scores else next(iter(scores))

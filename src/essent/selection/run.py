@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
@@ -27,22 +27,25 @@ from essent.model.loading import load, read_capabilities
 from essent.model.template import with_room
 from essent.model.weights import move
 from essent.recipe.recipe import Recipe
-from essent.selection.annotation import Annotation, choose_pairs, distinct_pairs
-from essent.selection.board import make_board
-from essent.selection.label_free import candidate_pairs
-from essent.selection.leaderboard import Leaderboard
+from essent.selection.annotation import PRIOR, AnnotatedPairs, Annotation, choose_pairs, distinct_pairs
+from essent.selection.label_free import TEACHER, candidate_pairs
+from essent.selection.leaderboard import Leaderboard, Trial, rank_trials
 from essent.selection.program import Program
 from essent.selection.search_data import SearchData, SearchSettings, held_out, read_data
 from essent.selection.space import REFERENCE, Space, find_space
 from essent.selection.store import Store
-from essent.selection.sweep import Passes, Sweep, score_stored
-from essent.selection.use import UNKNOWN_USE, check_use, is_label_free, misfit
-from essent.selection.verdict import score_on_tests
+from essent.selection.sweep import Sweep, score_stored
+from essent.selection.topics import TOPICS, UNKNOWN_USE, check_use, is_label_free, misfit
+from essent.selection.verdict import decide_by_labels, mean_ranks, score_on_tests
+from essent.selection.verdict_without_labels import decide_by_teacher, decide_by_topics
 from essent.tasks.base import LabeledTask, prompt_note
 from essent.tasks.columns import NO_TABLE
+from essent.tasks.comparison import Scored
 from essent.tasks.result import library_versions
 
 BASELINES = ("mean", "first-last")
+BOTH = f"judged + {TEACHER}"  # a few labels, and the score without labels
+RANKS = "mean rank"  # over several data sets; 1 for a recipe that is the best on each
 
 
 def search(
@@ -114,17 +117,17 @@ def search(
     settings = _check_settings(memory, batch_size, seed, precision, progress, work, report, options)
     space = find_space(space)
     data_sets = _data_sets(data, folder, columns, criterion, weights, seed, check_use(use))
-    if columns and not test and all(data_set.task is None for data_set in data_sets):
+    tasks = [data_set.task for data_set in data_sets if data_set.task is not None]
+    if columns and not test and not tasks:
         raise InputError(NO_TABLE)
-    if use is None and not criterion and any(data_set.task is None for data_set in data_sets) and report is not None:
+    if use is None and not criterion and not tasks and report is not None:
         report(UNKNOWN_USE)
     texts = [text for data_set in data_sets for text in data_set.texts]
     labelled = [unit for data_set in data_sets for unit in data_set.labelled_items]
     tests = held_out(test, folder, texts, labelled, columns)
     with run_passes(model, space, data_sets, baselines, settings) as run:
         board = make_board(run, top, seed)
-    notes = [*board.notes, *(note for data_set in data_sets if data_set.task for note in data_set.task.notes)]
-    notes += misfit([data_set.task for data_set in data_sets if data_set.task], use)
+    notes = [*board.notes, *(note for task in tasks for note in task.notes), *misfit(tasks, use)]
     learned: list[str] = []  # without the default prompt: an Encoder adds it to its fit texts itself
     for data_set in data_sets:
         task, prompts, default = data_set.task, run.prompts, run.default_prompt
@@ -149,7 +152,7 @@ def search(
         "reference": len(run.reference),
         "passes": len(run.sweeps[0].program.passes) * len(data_sets),
         "texts": sum(len(sweep.pairs.texts) for sweep in run.sweeps),
-        "units": sum(data_set.task.units for data_set in data_sets if data_set.task),
+        "units": sum(task.units for task in tasks),
         "pairs": sum(len(sweep.pairs.pairs) for sweep in run.sweeps),
         "encoded": sum(sweep.encoded for sweep in run.sweeps),
         "seed": seed,
@@ -237,12 +240,12 @@ def _data_sets(
     use: str,
 ) -> list[SearchData]:
     """Read one data set or several: a list of tasks or paths (a list of strings is texts without labels)."""
-    sources: Sequence[Any] = [data]
-    if isinstance(data, (list, tuple)) and data:
-        sources = data if all(isinstance(row, Path) or hasattr(row, "score_vectors") for row in data) else [data]
+    sources: Sequence[Any] = data if isinstance(data, (list, tuple)) and data else [data]
+    if not all(isinstance(row, Path) or hasattr(row, "score_vectors") for row in sources):
+        sources = [data]
     if len(weights) not in (0, len(sources)):
         raise InputError(f"{len(weights)} weights for {len(sources)} data sets. Give one weight per data set, or none.")
-    if any(not weight > 0 for weight in weights):
+    if not all(weight > 0 for weight in weights):
         raise InputError(f"The weights of data sets must be positive, not {list(weights)!r}.")
     data_sets = [
         SearchData.of(source, folder, criterion, seed, float(weight), use, columns)
@@ -267,6 +270,26 @@ def model_name(model: ModelLike) -> str:
 
 
 # -- the passes -------------------------------------------------------------------------------------------------------
+
+
+class Passes(NamedTuple):
+    """The outputs of all passes of a search.
+
+    Attributes:
+        sweeps: one per data set; their stores contain the rows.
+        recipes: the ranked recipes, baselines included; the first rows of each store.
+        reference: the reference recipes of `teacher`.
+        skipped: number of recipes of the space that the model cannot run.
+        prompts, default_prompt: of the model.
+    """
+
+    sweeps: list[Sweep]
+    recipes: list[Recipe]
+    baselines: list[str]
+    reference: list[Recipe]
+    skipped: int
+    prompts: dict[str, str]
+    default_prompt: str
 
 
 @contextmanager
@@ -300,7 +323,7 @@ def run_passes(
     }
     sweeps = []
     with tempfile.TemporaryDirectory(prefix="essent-search-", ignore_cleanup_errors=True) as temporary:
-        folder = Path(temporary) / "work" if settings.work is None else Path(settings.work)
+        folder = Path(temporary, "work") if settings.work is None else Path(settings.work)
         for number, data in enumerate(data_sets, start=1):
             pairs = data.text_pairs(prompts, loaded.default_prompt)
             identity = {**data.identity(model_name(model), all_recipes, pairs), **search_identity}
@@ -314,3 +337,47 @@ def run_passes(
             score_stored(sweep)
             sweeps.append(sweep)
         yield Passes(sweeps, recipes, list(map(str, compared)), reference, skipped, prompts, loaded.default_prompt)
+
+
+# -- the leaderboard --------------------------------------------------------------------------------------------------
+
+
+def make_board(run: Passes, top: int, seed: int) -> Leaderboard:
+    """Rank the recipes, with intervals of the `top` first rows and of the baselines, and choose the best."""
+    names, count, baselines = list(map(str, run.recipes)), len(run.recipes), tuple(run.baselines)
+    data, rows, teacher = run.sweeps[0].data, run.sweeps[0].store.rows, run.sweeps[0].data.teacher
+    scored = [
+        Scored(task, score, names, sweep.store.rows[:count, sweep.data.evidence], sweep.data.weight)
+        for sweep in run.sweeps
+        if (task := sweep.data.task) is not None and (score := sweep.data.score) is not None
+    ]
+    scores: dict[str, np.ndarray] = {}
+    if len(run.sweeps) > 1:
+        by_name = {data_set.task.name: data_set.scores() for data_set in scored}
+        scores = {RANKS: mean_ranks(scored, list(by_name.values())), **by_name}
+    if teacher is not None:
+        position = {recipe: number for number, recipe in enumerate(run.sweeps[0].program.recipes)}
+        teacher = teacher.with_reference(rows[[position[recipe] for recipe in run.reference]][:, data.extra])
+    for spec in data.criteria if len(run.sweeps) == 1 else ():
+        if data.topics is not None and spec == TOPICS:  # ranked among the reference recipes too
+            scores[spec] = data.topics.scores(rows[:, data.measures])[:count]
+        elif teacher is not None and is_label_free(spec):
+            scores[spec] = teacher.scores(rows[:count, data.extra])
+        else:
+            scores[spec] = replace(scored[0], score=spec).scores()
+    if isinstance(data.task, AnnotatedPairs) and data.criteria == (data.score, TEACHER):
+        scored = [replace(scored[0], prior=100 * scores[TEACHER], prior_units=PRIOR)]
+        scores = {BOTH: scored[0].ranking(scores[data.criteria[0]]), **scores}
+    criterion = next(iter(scores))
+    trials = [
+        Trial(recipe, {name: float(values[number]) for name, values in scores.items()})
+        for number, recipe in enumerate(run.recipes)
+    ]
+    board = Leaderboard(criterion, rank_trials(trials, criterion), baselines)
+    listed = list(dict.fromkeys([*(str(trial.recipe) for trial in board.trials[:top]), *baselines]))
+    if scored:
+        return decide_by_labels(board, scored, listed, seed=seed)
+    if teacher is None:
+        return decide_by_topics(board, data.use)
+    cosines = np.array(rows[[names.index(name) for name in listed], data.extra])
+    return decide_by_teacher(board, listed, cosines, teacher, seed, data.use)

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +21,7 @@ from essent.recipe.recipe import Recipe
 from essent.selection.annotation import AnnotatedPairs
 from essent.selection.label_free import TEACHER, Pairs, Teacher
 from essent.selection.program import TextPairs
-from essent.selection.topics import MEASURES, TOPICS, Topics
-from essent.selection.use import CRITERIA, SIMILARITY, is_label_free
+from essent.selection.topics import CRITERIA, MEASURES, SIMILARITY, TOPICS, Topics, is_label_free
 from essent.tasks.base import LabeledTask
 from essent.tasks.data import rows_of
 from essent.tasks.examples import COLUMNS
@@ -50,8 +50,7 @@ class SearchSettings:
         if not self.memory > 0:
             raise InputError(f"memory={self.memory!r}: must be a positive number of GiB.")
         check_size(self.batch_size, "batch_size")
-        if type(self.seed) is not int or self.seed < 0:
-            raise InputError(f"seed={self.seed!r}: must be a whole number of at least 0.")
+        check_size(self.seed, "seed", 0)
         self.precision = precision_of(self.precision)
 
 
@@ -100,18 +99,15 @@ class SearchData:
         """
         name, task, texts, pairs = read_data(data, folder, columns)
         criteria = tuple(dict.fromkeys([criterion] if isinstance(criterion, str) else criterion))
-        if task is None:
-            criteria = criteria or (CRITERIA[use],)
-        else:
+        default: tuple[str, ...] = (CRITERIA[use],)
+        if task is not None:
             for spec in criteria:
                 task = task.scored_by(spec)
-            main_score = task.score_names[0]
+            units, default = task.items(), task.score_names[:1]
+            pairs = [(unit[0], unit[1]) for unit in units] if all(len(unit) == 2 for unit in units) else []
             if isinstance(task, AnnotatedPairs):
-                criteria, pairs = criteria or (main_score, TEACHER), list(task.all_pairs)
-            else:
-                units = task.items()
-                pairs = [(unit[0], unit[1]) for unit in units] if all(len(unit) == 2 for unit in units) else []
-            criteria = criteria or (main_score,)
+                pairs, default = list(task.all_pairs), (*default, TEACHER)
+        criteria = criteria or default
         for spec in criteria:
             _check_criterion(spec, name, task)
         label_free = list(filter(is_label_free, criteria))
@@ -135,14 +131,14 @@ class SearchData:
         return np.empty((0, 2), np.int64) if pairs is None else pairs
 
     @property
-    def task_reads_vectors(self) -> bool:
-        """Whether the task reads the vectors themselves: classes, clusters, retrieval."""
-        return self.task is not None and self.score is not None and self.task.compared() is None
+    def vector_task(self) -> LabeledTask | None:
+        """The task if it is scored and reads the vectors themselves: classes, clusters, retrieval."""
+        return self.task if self.task is not None and self.score and self.task.compared() is None else None
 
     @property
     def reads_vectors(self) -> bool:
         """Whether the task or the criterion reads the vectors themselves."""
-        return self.task_reads_vectors or self.topics is not None
+        return self.vector_task is not None or self.topics is not None
 
     @property
     def extra(self) -> slice:
@@ -153,8 +149,8 @@ class SearchData:
     @property
     def evidence(self) -> slice:
         """The columns of a row that contain the task's evidence."""
-        if self.task is not None and self.task_reads_vectors:
-            return slice(self.extra.stop, self.extra.stop + self.task.evidence_size)
+        if (task := self.vector_task) is not None:
+            return slice(self.extra.stop, self.extra.stop + task.evidence_size)
         return slice(0, self.extra.start)
 
     @property
@@ -169,8 +165,8 @@ class SearchData:
         Args:
             pairs: the texts of these vectors, as from `text_pairs`.
         """
-        if self.task is not None and self.task_reads_vectors:
-            yield self.evidence, self.task.evidence(vectors, pairs.fit.tolist())
+        if (task := self.vector_task) is not None:
+            yield self.evidence, task.evidence(vectors, pairs.fit.tolist())
         if self.topics is not None:
             halves = pairs.pairs[self.extra]
             texts = vectors[pairs.fit[self.topics.rows]]
@@ -192,7 +188,7 @@ class SearchData:
         contents = {
             "data": json.dumps([pairs.texts, pairs.pairs.tolist(), pairs.fit.tolist()]),
             # classes, answers, how vectors are scored
-            "judgements": repr(self.task) if self.task_reads_vectors else "",
+            "judgements": "" if (task := self.vector_task) is None else repr(task),
             "recipes": "\n".join(map(str, recipes)),
         }
         return {"model": model, **{key: hashlib.sha256(text.encode()).hexdigest() for key, text in contents.items()}}
@@ -228,8 +224,8 @@ def read_data(
             f"{data} contains texts without labels. Pass them as a list: Path({str(data)!r}).read_text().splitlines()."
         )
     is_source = isinstance(data, (str, Path)) or hasattr(data, "score_vectors") or hasattr(data, "columns")
-    rows = [] if is_source else rows_of(data) if hasattr(data, "__iter__") else [data]
-    if not is_source and not rows:
+    rows = [data] if is_source or not hasattr(data, "__iter__") else rows_of(data)
+    if not rows:
         raise InputError("The data is empty: search needs labels or texts.")
     task: LabeledTask | None = None
     pairs: Pairs = []
@@ -288,7 +284,7 @@ def held_out(
                 f"The test {task.name!r} is not independent: all of its {task.units} {task.unit} are also in the "
                 f"data. Use other {task.unit} as the test."
             )
-        test_texts = frozenset().union(*(unit for unit in units if unit not in labelled_units))
+        test_texts = frozenset().union(*compress(units, ~is_labelled))
         unseen = task.without(is_labelled) if is_labelled.any() else task
         shared = len(test_texts & searched_texts)
         remaining.append(HeldOut(unseen, int(is_labelled.sum()), shared, len(test_texts)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from essent._core.registry import did_you_mean
 from essent.errors import DataError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from essent.model.capabilities import ModelCapabilities, check_recipe
 from essent.recipe.named import SLOT, TEMPLATES, TOKENS_SLOT
-from essent.recipe.recipe import Recipe, find_conflict, read_field, split_chain
+from essent.recipe.recipe import Recipe, find_conflict, read_field
 from essent.recipe.templates import parse_template, templates_of
 
 EVERY = "*"
@@ -102,28 +102,29 @@ class Grid:
     shaping: tuple[str, ...] = ("",)
 
     def __post_init__(self) -> None:
-        for part in fields(self):
-            if not getattr(self, part.name):
-                raise RecipeError(f"A grid needs at least one choice in {part.name!r}.")
+        if empty := [name for name, choices in vars(self).items() if not choices]:
+            raise RecipeError(f"A grid needs at least one choice in {empty[0]!r}.")
 
     def recipes(self, capabilities: ModelCapabilities) -> Iterator[Recipe]:
         """Yield every recipe of the product whose fields fit together, such as weights=mask and a template with one."""
-        layers = [mix for choice in self.layers for mix in _every_layer(choice, capabilities)]
-        weights = [product for choice in self.weights for product in _every_head(choice, capabilities)]
-        templates = [read_field("template", choice) if choice else None for choice in self.templates]
-        mixes = [read_field("layers", choice) for choice in dict.fromkeys(layers)]
-        products = [read_field("weights", choice) for choice in dict.fromkeys(weights)]
-        chains = [tuple(split_chain(choice)) if choice.strip() else () for choice in self.shaping]
-        for template, mix, product, reduce, shaping in itertools.product(
-            templates, mixes, products, self.reduce, chains
-        ):
-            if not find_conflict(template, mix, product):
-                yield Recipe(template, mix, product, reduce, shaping)
+        layers = dict.fromkeys(mix for choice in self.layers for mix in _every_layer(choice, capabilities))
+        weights = dict.fromkeys(product for choice in self.weights for product in _every_head(choice, capabilities))
+        choices = itertools.product(
+            [read_field("template", choice) if choice else None for choice in self.templates],
+            [read_field("layers", choice) for choice in layers],
+            [read_field("weights", choice) for choice in weights],
+            self.reduce,
+            [read_field("shaping", choice) for choice in self.shaping],
+        )
+        return (Recipe(*choice) for choice in choices if not find_conflict(*choice[:3]))
 
 
 @dataclass(frozen=True)
 class Space:
     """Grids and single recipes that are searched together.
+
+    Attributes:
+        causal_grids: grids that causal language models search instead of `grids`; by default the same.
 
     Example:
         >>> from essent import search
@@ -137,6 +138,7 @@ class Space:
     grids: tuple[Grid, ...] = ()
     named: tuple[str, ...] = ()
     name: str = "own"
+    causal_grids: tuple[Grid, ...] = ()
 
     def expand(self, capabilities: ModelCapabilities) -> tuple[list[Recipe], int]:
         """Return the distinct recipes that the model can run, in a fixed order, and the number of the others.
@@ -145,8 +147,9 @@ class Space:
             RecipeError: a choice that cannot be parsed.
             UnsupportedRecipeError: the model cannot run any of them.
         """
-        named = (Recipe.parse(text) for text in self.named)
-        candidates = dict.fromkeys(itertools.chain(named, *(grid.recipes(capabilities) for grid in self.grids)))
+        grids = self.causal_grids if capabilities.causal and self.causal_grids else self.grids
+        named = map(Recipe.parse, self.named)
+        candidates = dict.fromkeys(itertools.chain(named, *(grid.recipes(capabilities) for grid in grids)))
         runs: list[Recipe] = []
         refusal: UnsupportedRecipeError | None = None
         for recipe in candidates:
@@ -160,76 +163,51 @@ class Space:
         return runs, len(candidates) - len(runs)
 
 
-@dataclass(frozen=True)
-class SpaceByModel(Space):
-    """A space for causal language models, and another for all other models."""
-
-    causal: Space = Space()
-    other: Space = Space()
-
-    def expand(self, capabilities: ModelCapabilities) -> tuple[list[Recipe], int]:
-        """Return the recipes of the space that fits the model, as in `Space.expand`."""
-        return (self.causal if capabilities.causal else self.other).expand(capabilities)
+def _of_last_layers(templates: tuple[str, ...], *weights: str) -> Grid:
+    """Return the grid of prompts of decoders, whose last layers predict the next token."""
+    return Grid(templates, ("L", "L-1", "L-2"), weights, shaping=CHAINS)
 
 
 # Prompts of decoders and their sums, in the space `decoder` and among the reference recipes of `teacher`.
-PROMPTS = tuple(
-    Grid(templates, layers=("L", "L-1", "L-2"), weights=weights, shaping=CHAINS)
-    for templates, weights in ((("prompteol-example", "one-word", "about"), ("last", "position")), (SUMS, ("last",)))
+PROMPTS = (
+    _of_last_layers(("prompteol-example", "one-word", "about"), "last", "position"),
+    _of_last_layers(SUMS, "last"),
 )
-SPACES: dict[str, Space] = {
-    space.name: space
-    for space in (
-        Space((Grid(layers=("0+L",), weights=("ditto:*",)),), name="heads"),
-        Space((Grid(layers=(EVERY, "0+*", "L-1+L", "1+2+L", "0+1+2+L")),), name="layers"),
-        Space(
-            (
-                Grid(
-                    layers=("static", "L", "0+L"),
-                    weights=("uniform", "content", "cls", "last", "position", "remove", "idf", "tfidf", "sif"),
-                ),
-            ),
-            name="weights",
+_GRIDS: dict[str, tuple[Grid, ...]] = {
+    "heads": (Grid(layers=("0+L",), weights=("ditto:*",)),),
+    "layers": (Grid(layers=(EVERY, "0+*", "L-1+L", "1+2+L", "0+1+2+L")),),
+    "weights": (
+        Grid(
+            layers=("static", "L", "0+L"),
+            weights=("uniform", "content", "cls", "last", "position", "remove", "idf", "tfidf", "sif"),
         ),
-        Space((Grid(layers=("L", "0+L", "1+2+L"), weights=("uniform", "idf"), shaping=CHAINS),), name="shaping"),
-        Space(
-            (
-                Grid(
-                    templates=(None, "T0", "T4"),
-                    layers=MIXES,
-                    weights=("uniform", "content", "idf", "sif", "remove", "position", "mask"),
-                    shaping=CHAINS,
-                ),
-                Grid(layers=MIXES, weights=("ditto:*",)),
-                Grid(layers=("0+L",), weights=("ditto:*", "idf*ditto:*"), shaping=AFFINE),
-            ),
-            name="full",
+    ),
+    "shaping": (Grid(layers=("L", "0+L", "1+2+L"), weights=("uniform", "idf"), shaping=CHAINS),),
+    "full": (
+        Grid(
+            (None, "T0", "T4"),
+            MIXES,
+            ("uniform", "content", "idf", "sif", "remove", "position", "mask"),
+            shaping=CHAINS,
         ),
-        Space(
-            (
-                Grid(layers=MIXES, weights=("uniform", "content", "position", "last", "idf", "sif"), shaping=CHAINS),
-                Grid(layers=("0+L",), weights=("ditto:*",), shaping=("", "centre" + UNIT)),
-                Grid(
-                    templates=("prompteol", "pretended-cot"),
-                    layers=("L", "L-1", "L-2"),
-                    weights=("last", "position"),
-                    shaping=CHAINS,
-                ),
-                Grid(templates=("T4", "about-mask"), layers=("L", "L-1", "L-2"), weights=("mask",), shaping=CHAINS),
-                *PROMPTS,
-                Grid(templates=("echo",), layers=("L", "L-1", "L-2"), weights=("second", "position"), shaping=CHAINS),
-            ),
-            name="decoder",
-        ),
-    )
+        Grid(layers=MIXES, weights=("ditto:*",)),
+        Grid(layers=("0+L",), weights=("ditto:*", "idf*ditto:*"), shaping=AFFINE),
+    ),
+    "decoder": (
+        Grid(layers=MIXES, weights=("uniform", "content", "position", "last", "idf", "sif"), shaping=CHAINS),
+        Grid(layers=("0+L",), weights=("ditto:*",), shaping=("", "centre" + UNIT)),
+        _of_last_layers(("prompteol", "pretended-cot"), "last", "position"),
+        _of_last_layers(("T4", "about-mask"), "mask"),
+        *PROMPTS,
+        _of_last_layers(("echo",), "second", "position"),
+    ),
 }
-SPACES["auto"] = SpaceByModel(name="auto", causal=SPACES["decoder"], other=SPACES["full"])
+SPACES = {name: Space(grids, name=name) for name, grids in _GRIDS.items()}
+SPACES["auto"] = Space(_GRIDS["full"], name="auto", causal_grids=_GRIDS["decoder"])
 
 # The reference recipes of label-free criteria, the same for every searched space.
-_PLAIN = Space(
-    tuple(grid for name in ("heads", "layers", "weights", "shaping") for grid in SPACES[name].grids), name="reference"
-)
-REFERENCE = SpaceByModel(causal=replace(_PLAIN, grids=(*_PLAIN.grids, *PROMPTS)), other=_PLAIN, name="reference")
+_PLAIN = tuple(grid for name in ("heads", "layers", "weights", "shaping") for grid in _GRIDS[name])
+REFERENCE = Space(_PLAIN, name="reference", causal_grids=(*_PLAIN, *PROMPTS))
 
 
 def find_space(space: str | Path | Space) -> Space:
@@ -260,26 +238,6 @@ def find_space(space: str | Path | Space) -> Space:
         raise UnknownNameError(
             f"Unknown search space {str(space)!r}. {did_you_mean(str(space), list(SPACES))} A .yaml file also works."
         )
-    return _read_space(path)
-
-
-def read_yaml(path: Path) -> Any:
-    """Return the plain values of a YAML file.
-
-    Raises:
-        DataError: the file is missing, not UTF-8, or not YAML.
-    """
-    import yaml
-
-    try:
-        return yaml.safe_load(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist.") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: {error}") from None
-
-
-def _read_space(path: Path) -> Space:
     entries = read_yaml(path)
     entries = [entries] if isinstance(entries, Mapping) else entries
     if not isinstance(entries, list) or not entries:
@@ -297,6 +255,22 @@ def _read_space(path: Path) -> Space:
         else:
             raise DataError(f"{where}: expected a grid or a recipe, not {entry!r}.")
     return Space(tuple(grids), tuple(named), path.stem)
+
+
+def read_yaml(path: Path) -> Any:
+    """Return the plain values of a YAML file.
+
+    Raises:
+        DataError: the file is missing, not UTF-8, or not YAML.
+    """
+    import yaml
+
+    try:
+        return yaml.safe_load(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 def _read_grid(entry: dict[str, Any], where: str) -> Grid:

@@ -40,14 +40,25 @@ class Store:
         self.folder, self.durable = folder, durable
         self._unsynced: set[Path] = set()
         rows, done, size = folder / ROWS, folder / DONE, recipes * width * DOUBLE.itemsize
-        identity_text = json.dumps({"format": FORMAT, **identity}, sort_keys=True, indent=1)
-        if not self._contains(identity_text):
-            folder.mkdir(parents=True, exist_ok=True)
+        head, identity_text = folder / HEAD, json.dumps({"format": FORMAT, **identity}, sort_keys=True, indent=1)
+        if folder.exists() and not folder.is_dir():
+            raise DataError(f"{folder} is a file, but a search needs a folder. Choose another name.")
+        folder.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(head)
+        if not head.is_file():
+            names = {path.name for path in folder.iterdir() if not path.name.startswith(f".{HEAD}.")}
+            if names - {ROWS, DONE}:
+                raise DataError(f"{folder} contains other files than those of a search. Choose a new folder.")
             with rows.open("wb") as file:
                 file.truncate(size)
             done.write_bytes(b"")
             self._sync(rows, done)
-            write_text(folder / HEAD, identity_text)
+            write_text(head, identity_text)
+        elif head.read_text("utf-8") != identity_text:
+            raise DataError(
+                f"{folder} contains another search (other model, data, recipes or settings). Choose another folder, or "
+                "remove this one to start over."
+            )
         for path in (rows, done):
             if not path.is_file() or (path == rows and path.stat().st_size != size):  # NumPy would pad with zeros
                 raise self._damaged(path)
@@ -57,24 +68,6 @@ class Store:
         lines = content[: content.rfind(b"\n") + 1]  # a killed run may have left half a line
         os.truncate(done, len(lines))
         self._done = set(lines.decode("utf-8", "replace").splitlines())
-
-    def _contains(self, identity_text: str) -> bool:
-        """Return whether the folder already contains this search."""
-        if self.folder.exists() and not self.folder.is_dir():
-            raise DataError(f"{self.folder} is a file, but a search needs a folder. Choose another name.")
-        head = self.folder / HEAD
-        remove_leftovers(head)
-        if head.is_file():
-            if head.read_text("utf-8") != identity_text:
-                raise DataError(
-                    f"{self.folder} contains another search (other model, data, recipes or settings). Choose another "
-                    "folder, or remove this one to start over."
-                )
-            return True
-        names = {entry.name for entry in self.folder.iterdir()} if self.folder.is_dir() else set()
-        if any(name not in (ROWS, DONE) and not name.startswith(f".{HEAD}.") for name in names):
-            raise DataError(f"{self.folder} contains other files than those of a search. Choose a new folder.")
-        return False
 
     def _damaged(self, path: Path) -> DataError:
         return DataError(f"{path} is missing or damaged. Remove the folder {self.folder} to start the search over.")

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +26,6 @@ from essent._core.machine import cores
 from essent._core.texts import require_finite
 from essent.encoder.pipeline.plan import chain_of
 from essent.errors import InputError, NoSpreadError
-from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.affine import AffineShaper, Moments
 from essent.recipe.tokens.ids import batches, count_tokens, framed_ids, pad, portions
 from essent.recipe.types import CorpusStats
@@ -46,7 +46,8 @@ from essent.selection.search_data import SearchData, SearchSettings
 from essent.selection.store import Store
 
 GIB = 2**30
-RowKey = tuple[int, int, int]  # pass, block of the pass, row of the block (a weighting)
+BlockKey = tuple[int, int]  # pass, block of the pass
+RowKey = tuple[int, int, int]  # and row of the block (a weighting)
 Recipes = list[int]  # indices of recipes in the program
 
 
@@ -69,28 +70,24 @@ class Sweep:
         # memory. Vectors that are needed later are written to the store, one file per row and column, and
         # `score_stored` reads them after all passes: to fit a shaping chain, to add the vectors of several templates,
         # or to compute evidence from vectors. Files are removed when the last recipe that reads them is scored.
-        self.compared_in_pass: dict[tuple[int, int], list[tuple[int, int, int]]] = {}  # pass, block -> row, mix, recipe
+        self.compared_in_pass = defaultdict[BlockKey, list[tuple[int, ...]]](list)  # -> row, mix and recipe
         self.recipes_by_last_row: dict[RowKey, dict[Origins, Recipes]] = {}  # row read last -> recipes
-        self.columns_to_store: dict[RowKey, set[int]] = {}  # row -> columns that are read later
-        self.last_rows_by_row: dict[RowKey, set[RowKey]] = {}  # -> rows read last by recipes still to score
-        self._assign_recipes()
-        self.rows_of: list[np.ndarray] = []  # by pass: (N,) row of each text in the files of pooled vectors
-        self.row_counts: list[int] = []  # by pass: rows of these files
-        self.encoded = 0  # texts that went through the model
-
-    def _assign_recipes(self) -> None:
-        """Decide for every recipe whether its pass compares pairs, `score_stored` reads its vectors later, or both."""
-        for index, (recipe, origins) in enumerate(zip(self.program.recipes, self.program.origins, strict=True)):
-            if recipe.shaping or self.data.reads_vectors or len(origins) > 1:
+        self.columns_to_store = defaultdict[RowKey, set[int]](set)  # row -> columns that are read later
+        self.last_rows_by_row = defaultdict[RowKey, set[RowKey]](set)  # -> rows read last by recipes still to score
+        for index, (recipe, origins) in enumerate(zip(program.recipes, program.origins, strict=True)):
+            if recipe.shaping or data.reads_vectors or len(origins) > 1:
                 last_row = origins[-1][0][:3]
                 self.recipes_by_last_row.setdefault(last_row, {}).setdefault(origins, []).append(index)
                 for origin, _ in origins:
-                    columns = {column for column, _ in self._block(origin).columns_of(origin.mix)}
-                    self.columns_to_store.setdefault(origin[:3], set()).update(columns)
-                    self.last_rows_by_row.setdefault(origin[:3], set()).add(last_row)
-            if not recipe.shaping and len(self.pairs.pairs) and len(origins) == 1:
-                origin = origins[0][0]
-                self.compared_in_pass.setdefault(origin[:2], []).append((origin.row, origin.mix, index))
+                    columns = self._block(origin).columns_of(origin.mix)
+                    self.columns_to_store[origin[:3]].update(column for column, _ in columns)
+                    self.last_rows_by_row[origin[:3]].add(last_row)
+            if not recipe.shaping and len(pairs.pairs) and len(origins) == 1:
+                ((origin, _),) = origins
+                self.compared_in_pass[origin[:2]].append((origin.row, origin.mix, index))
+        self.rows_of: list[np.ndarray] = []  # by pass: (N,) row of each text in the files of pooled vectors
+        self.row_counts: list[int] = []  # by pass: rows of these files
+        self.encoded = 0  # texts that went through the model
 
     def _block(self, key: RowKey | Origin) -> Block:
         return self.program.passes[key[0]][key[1]]
@@ -129,11 +126,9 @@ class Sweep:
 
     def _count(self, sequences: list[np.ndarray]) -> CorpusStats:
         """Count the tokens of the texts that recipes are fitted on."""
-        ids_by_text: dict[str, Any] = dict(zip(self.pairs.texts, sequences, strict=True))
-        fit_texts = [self.pairs.texts[index] for index in self.pairs.fit]
-        return count_tokens(
-            lambda texts: [ids_by_text[text] for text in texts], fit_texts, len(self.backbone.vocabulary)
-        )
+        ids_of: Any = sequences.__getitem__  # by the position of the text
+        rows = self.pairs.fit.tolist()
+        return count_tokens(lambda part: list(map(ids_of, part)), rows, len(self.backbone.vocabulary))
 
     def _check_disk(self, number: int) -> None:
         """Check that the vectors of a pass fit on the disk before it runs for hours.
@@ -173,10 +168,10 @@ class Sweep:
             for rows, pooled in self._pooled(block, slices, inputs[index], len(texts)):
                 require_finite(pooled, texts, self.backbone.named_parameters())
                 for row in rows:
-                    for column in sorted(self.columns_to_store.get((number, index, row), ())):
+                    for column in sorted(self.columns_to_store[number, index, row]):
                         vectors = pooled[:, row - rows.start, column].cpu().numpy()  # (n,D)
                         self.store.write(_file((number, index, row), column), start * block.width, vectors)
-                compared = [entry for entry in self.compared_in_pass.get((number, index), []) if entry[0] in rows]
+                compared = [entry for entry in self.compared_in_pass[number, index] if entry[0] in rows]
                 if compared:
                     cosines = pair_cosines(pooled, ends, block.mixed).cpu().numpy()  # (w,M,p)
                     row, mix, recipe = np.array(compared).T
@@ -216,31 +211,10 @@ class Sweep:
     def release(self, last_row: RowKey) -> None:
         """Remove the files that no recipe reads any more, after the recipes with this last row are scored."""
         for row, last_rows in self.last_rows_by_row.items():
-            if last_row in last_rows:
-                last_rows.remove(last_row)
-                if not last_rows:
-                    for path in self.store.folder.glob(_file(row, "*")):
-                        path.unlink()
-
-
-class Passes(NamedTuple):
-    """The outputs of all passes of a search.
-
-    Attributes:
-        sweeps: one per data set; their stores contain the rows.
-        recipes: the ranked recipes, baselines included; the first rows of each store.
-        reference: the reference recipes of `teacher`.
-        skipped: number of recipes of the space that the model cannot run.
-        prompts, default_prompt: of the model.
-    """
-
-    sweeps: list[Sweep]
-    recipes: list[Recipe]
-    baselines: list[str]
-    reference: list[Recipe]
-    skipped: int
-    prompts: dict[str, str]
-    default_prompt: str
+            if last_rows == {last_row}:
+                for path in self.store.folder.glob(_file(row, "*")):
+                    path.unlink()
+            last_rows.discard(last_row)
 
 
 def _file(key: RowKey, column: int | str) -> str:
@@ -257,41 +231,34 @@ def score_stored(sweep: Sweep) -> None:
     threads, and threads of several libraries compete for the cores.
     """
     data, store, dimensions = sweep.data, sweep.store, sweep.backbone.dimensions
-    used = (
-        4 * ALL_FLOATS * len(sweep.pairs.texts) * dimensions
-    )  # bytes of vectors per thread: pooled, to fit on, shaped, unit
-    if data.task is not None and data.task_reads_vectors:
-        used += data.task.working_bytes(dimensions)
+    # bytes of vectors per thread: pooled, to fit on, shaped, unit
+    used = 4 * ALL_FLOATS * len(sweep.pairs.texts) * dimensions
+    if (task := data.vector_task) is not None:
+        used += task.working_bytes(dimensions)
     count = max(1, min(cores(), sweep.memory // max(used, 1)))
     threads, share = torch.get_num_threads(), max(1, cores() // count)
     pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(share,))
-    jobs = [
-        (last_row, origins, recipes)
-        for last_row, recipes_by_origins in sweep.recipes_by_last_row.items()
-        for origins, recipes in recipes_by_origins.items()
-    ]
-    open_jobs = [job for job in jobs if not store.done(sweep.unit(job[0]))]
-    remaining = Counter(last_row for last_row, _, _ in open_jobs)
+    finished = {last_row for last_row in sweep.recipes_by_last_row if store.done(sweep.unit(last_row))}
+    open_groups = {row: group for row, group in sweep.recipes_by_last_row.items() if row not in finished}
+    jobs = [job for group in open_groups.values() for job in group.items()]
+    total = sum(map(len, sweep.recipes_by_last_row.values()))
     description = "Scoring" if data.reads_vectors else "Shaping"
-    for last_row in sweep.recipes_by_last_row.keys() - remaining.keys():
+    for last_row in finished:
         sweep.release(last_row)  # a run may have been killed before it removed the files
     try:
         # all threads share the filters of warnings: a filter of one thread would end for the others too
         with (
-            text_progress(
-                len(jobs), sweep.settings.progress, len(jobs) - len(open_jobs), description, "recipe group"
-            ) as update,
+            text_progress(total, sweep.settings.progress, total - len(jobs), description, "recipe group") as update,
             threadpool_limits(share),
             warnings.catch_warnings(),
         ):
             warnings.simplefilter("ignore", ConvergenceWarning)
-            scored = pool.map(lambda job: _score_recipes(sweep, *job[1:]), open_jobs)
-            for (last_row, _, _), _ in zip(open_jobs, scored, strict=True):
-                update(1)
-                remaining[last_row] -= 1
-                if not remaining[last_row]:
-                    store.finish(sweep.unit(last_row))
-                    sweep.release(last_row)
+            scored = pool.map(lambda job: _score_recipes(sweep, *job), jobs)
+            for last_row, group in open_groups.items():
+                for _ in islice(scored, len(group)):
+                    update(1)
+                store.finish(sweep.unit(last_row))
+                sweep.release(last_row)
     finally:
         pool.shutdown(cancel_futures=True)
         torch.set_num_threads(threads)
@@ -303,10 +270,9 @@ def _score_recipes(sweep: Sweep, origins: Origins, recipes: Recipes) -> None:
     fitted, pairs, rows = vectors[sweep.pairs.fit], sweep.pairs.pairs, sweep.store.rows
     moments: Moments | None = None
     for index in recipes:
-        shaping = sweep.program.recipes[index].shaping
-        shaped = vectors
-        if shaping:
-            chain = chain_of(sweep.program.recipes[index], vectors.shape[1], sweep.backbone)
+        recipe, shaped = sweep.program.recipes[index], vectors
+        if recipe.shaping:
+            chain = chain_of(recipe, vectors.shape[1], sweep.backbone)
             if moments is None and isinstance(chain.steps[0], AffineShaper):
                 moments = Moments.of(fitted)
             try:
@@ -315,7 +281,7 @@ def _score_recipes(sweep: Sweep, origins: Origins, recipes: Recipes) -> None:
                 shaped = chain.transform(vectors)  # (N,K)
             except NoSpreadError:  # for example [CLS] in layer 0: only this recipe's score is undefined
                 shaped = np.zeros((len(vectors), chain.dim_out(vectors.shape[1])), vectors.dtype)
-        if shaping or len(origins) > 1:
+        if recipe.shaping or len(origins) > 1:
             cosines = pair_cosines(torch.from_numpy(shaped)[:, None, None], torch.from_numpy(pairs))[0, 0]
             rows[index, : len(pairs)] = cosines.numpy()  # a single template without shaping is compared during its pass
         for columns, numbers in sweep.data.vector_evidence(shaped, sweep.pairs):

@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from essent.errors import InputError
-from essent.selection.label_free import NO_SPACES, draw_texts, mean_rank, split_words, words_of
-from essent.tasks.base import unit_rows
+from essent._core.registry import did_you_mean
+from essent.errors import InputError, UnknownNameError
+from essent.selection.label_free import NO_SPACES, TEACHER, draw_texts, mean_rank, split_words, words_of
+from essent.tasks.base import LabeledTask, unit_rows
 from essent.tasks.clusters import cluster
 
 TOPICS = "topics"
@@ -38,7 +39,7 @@ MIN_LEAD = 0.1  # of the mean rank over a baseline
 MIN_TEXTS = 50
 MAX_TEXTS = 1000  # texts whose vectors are measured
 NEIGHBOURS = 10
-CLUSTERS = (10, 25)  # the number of the user's groups is not known
+CLUSTER_COUNTS = (10, 25)  # the number of the user's groups is not known
 MAX_SHARE = 0.1  # of the texts that contain a word; more frequent words are not about a topic
 _WORD = re.compile(rf"[{NO_SPACES}]|[^\W_{NO_SPACES}]{{2,}}")
 
@@ -96,7 +97,7 @@ class Topics:
                 "Cannot rank recipes for clusters without labels: no word occurs in at least two of the texts and in "
                 f"at most {MAX_SHARE:.0%} of them. Give more texts, or labelled data."
             ) from None
-        first, second = (counter.transform([pair[side] for pair in halves]) for side in (0, 1))
+        first, second = map(counter.transform, zip(*halves, strict=True))
         positions = {text: position for position, text in enumerate(measured)}
         return cls(
             rows,
@@ -120,7 +121,7 @@ class Topics:
         units, first, second = (np.asarray(unit_rows(matrix), np.float32) for matrix in (vectors, first, second))
         neighbours = _nearest(units @ units.T, np.arange(len(units)))
         of_half = _nearest(first @ units.T, self.whole)
-        clusters = [cluster(vectors, count, seeds=(0,), starts=1)[0] for count in CLUSTERS]
+        clusters = [cluster(vectors, count, seeds=(0,), starts=1)[0] for count in CLUSTER_COUNTS]
         is_shared = (of_half[:, :, None] == neighbours[self.whole][:, None, :]).any(axis=2)
         halves = first @ second.T
         same, other = np.diag(halves), halves[~np.eye(len(halves), dtype=bool)]
@@ -183,3 +184,56 @@ def _modularity(labels: np.ndarray, neighbours: np.ndarray) -> float:
     """Return the share of neighbours in the same cluster, minus the share of random texts in it."""
     share = np.bincount(labels) / len(labels)
     return float((labels[neighbours] == labels[:, None]).mean() - (share**2).sum())
+
+
+# -- what vectors are for: a choice without labels is made for one use, since no criterion was shown to serve all ------
+
+SIMILARITY, CLUSTERS, CLASSES, RETRIEVAL = USES = ("similarity", "clusters", "classes", "retrieval")
+USE_OF = {  # by kind of labels
+    "pairs": SIMILARITY,
+    "duplicates": SIMILARITY,
+    "triplets": SIMILARITY,
+    "clustering": CLUSTERS,
+    "classification": CLASSES,
+    "retrieval": RETRIEVAL,
+}
+UNKNOWN_USE = (
+    "Neither labels nor --for were given: recipes are chosen for the similarity of sentences. Whether the choice helps "
+    "clusters, classes or retrieval is not known."
+)
+CRITERIA = {SIMILARITY: TEACHER, CLUSTERS: TOPICS, CLASSES: TOPICS, RETRIEVAL: TEACHER}  # without labels
+
+
+def is_label_free(criterion: str) -> bool:
+    """Return whether a criterion reads no labels, as "topics", "teacher" and "teacher:corpus.txt" do."""
+    return criterion == TOPICS or criterion.partition(":")[0] == TEACHER
+
+
+def check_use(use: str | None) -> str:
+    """Return a use by name; similarity by default.
+
+    Raises:
+        UnknownNameError: none of `USES`.
+    """
+    if use not in (None, *USES):
+        raise UnknownNameError(f"Unknown use {use!r}. {did_you_mean(str(use), list(USES))}")
+    return use or SIMILARITY
+
+
+def uses_of(tasks: Sequence[LabeledTask]) -> str:
+    """Return the uses that labels measure, joined by "and"."""
+    return " and ".join(dict.fromkeys(USE_OF.get(task.kind, task.kind) for task in tasks))
+
+
+def described(use: str) -> str:
+    """Return a use as part of a sentence."""
+    return "the similarity of sentences" if use == SIMILARITY else use
+
+
+def misfit(tasks: Sequence[LabeledTask], use: str | None) -> list[str]:
+    """Return the note that the labels do not measure the use, if that is so; the labels decide."""
+    others = [task for task in tasks if use not in (None, USE_OF.get(task.kind))]
+    if not others:
+        return []
+    names = " and ".join(f"{task.name} ({task.kind})" for task in others)
+    return [f"The labels of {names} measure {uses_of(others)}, not {use}. The labels decide: give labels for {use}."]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -17,9 +16,9 @@ from essent._core.types import ModelLike
 from essent.recipe.recipe import Recipe
 from essent.selection.evaluation import Bench
 from essent.selection.label_free import mean_rank
-from essent.selection.leaderboard import Check, Leaderboard, Trial, rank_trials
+from essent.selection.leaderboard import Check, Leaderboard
 from essent.selection.search_data import HeldOut, SearchSettings
-from essent.selection.use import is_label_free
+from essent.selection.topics import is_label_free
 from essent.tasks.base import LabeledTask
 from essent.tasks.comparison import (
     SEVERAL,
@@ -41,25 +40,15 @@ CHOICE = "the choice"  # of each fold, in comparisons
 NO_SCORE = "No recipe has a score: there is only one labelled example, or the labels or all similarities are constant."
 
 
-def decide_by_labels(
-    trials: Sequence[Trial],
-    criterion: str,
-    baselines: Sequence[str],
-    scored: Sequence[Scored],
-    listed: Sequence[str],
-    *,
-    seed: int,
-    winner: str | None = None,
-) -> Leaderboard:
-    """Rank trials by labels, with intervals of the listed ones, and compare the winner (by default the first).
+def decide_by_labels(board: Leaderboard, scored: Sequence[Scored], listed: Sequence[str], *, seed: int) -> Leaderboard:
+    """Add the intervals of the listed recipes, comparisons of the leader by labels, and the verdict.
 
-    If labels ranked the recipes, cross-validation decides between the winner and the baselines; if another criterion
+    If labels ranked the recipes, cross-validation decides between the leader and the baselines; if another criterion
     ranked them, the labels decide.
     """
-    board = Leaderboard(criterion, rank_trials(trials, criterion), tuple(baselines), winner=winner)
     if not board.is_scored:
         return replace(board, notes=(NO_SCORE,))
-    leader = str(board.leader)
+    leader, baselines, criterion = str(board.leader), board.baselines, board.criterion
     names = list(dict.fromkeys([leader, *listed]))
     retained = tuple(data_set.only(names) for data_set in scored)
     units = " and ".join(dict.fromkeys(data_set.task.unit for data_set in scored))
@@ -72,16 +61,14 @@ def decide_by_labels(
         board = add_intervals(board, draws)
     cross_validation = cross_validate(scored, [name for name in baselines if name != leader], seed)
     ties = [interval(draws[leader] - draw)[0] <= 0 for name, draw in draws.items() if name != leader]
-    tie_note = (
-        f"The winner is not significantly better than {sum(ties)} of the {len(ties)} next recipes and baselines on "
-        f"these {units}."
-    )
-    optimism_note = (
-        f"The winner was chosen among {len(trials)} recipes on the same {units}, so its score is optimistic. Report "
-        "its score on other data."
-    )
-    notes = (tie_note, optimism_note) if any(ties) else (optimism_note,)
-    board = replace(board, held_out=cross_validation, notes=notes)
+    notes = [
+        f"The winner was chosen among {len(board.trials)} recipes on the same {units}, so its score is optimistic. "
+        "Report its score on other data."
+    ]
+    if any(ties):
+        others = f"{sum(ties)} of the {len(ties)} next recipes and baselines on these {units}"
+        notes.insert(0, f"The winner is not significantly better than {others}.")
+    board = replace(board, held_out=cross_validation, notes=tuple(notes))
     comparisons = [replace(comparison, first=leader) for comparison in cross_validation]
     folds = f"chosen on four fifths of the {units}, compared on the last fifth"
     return decide(board, comparisons, f"{measurement}, by cross-validation repeated {REPEATS} times ({folds})")
@@ -89,10 +76,8 @@ def decide_by_labels(
 
 def add_intervals(board: Leaderboard, draws: Mapping[str, np.ndarray]) -> Leaderboard:
     """Add the intervals of recipes with bootstrap draws of their score."""
-    trials = [
-        replace(trial, interval=interval(draws[str(trial.recipe)])) if str(trial.recipe) in draws else trial
-        for trial in board.trials
-    ]
+    intervals = {name: interval(draw) for name, draw in draws.items()}
+    trials = (replace(trial, interval=intervals.get(str(trial.recipe))) for trial in board.trials)
     return replace(board, trials=tuple(trials))
 
 
@@ -121,26 +106,22 @@ def cross_validate(scored: Sequence[Scored], baselines: Sequence[str], seed: int
     differences, draws = [], []
     for number in range(REPEATS * count):
         chosen = str(scored[0].names[best_of(scored, [scores[:, number] for scores in learned])])
-        rows = [data_set.rows([chosen, *baselines]) for data_set in scored]
-        units = [part[number] for part in parts]
-        measured = [
-            scores_of_parts(data_set.task, evidence, among[None], data_set.score)[:, 0]
-            for data_set, evidence, among in zip(scored, rows, units, strict=True)
-        ]
-        drawn = [
-            bootstrap(data_set.task, evidence, data_set.score, seed=seed + number + index, among=np.flatnonzero(among))
-            for index, (data_set, evidence, among) in enumerate(zip(scored, rows, units, strict=True))
-        ]
+        measured, drawn = [], []
+        for index, (data_set, part) in enumerate(zip(scored, parts, strict=True)):
+            task, evidence, unit = data_set.task, data_set.rows([chosen, *baselines]), part[number]
+            measured.append(scores_of_parts(task, evidence, unit[None], data_set.score)[:, 0])
+            drawn.append(
+                bootstrap(task, evidence, data_set.score, seed=seed + number + index, among=np.flatnonzero(unit))
+            )
         score, draw = mean_of_data_sets(scored, measured), mean_of_data_sets(scored, drawn)
         differences.append(score[0] - score[1:])
         draws.append(draw[0] - draw[1:])
-    lead = np.mean(differences, axis=0)  # (baselines,)
     spreads = np.mean(np.reshape(draws, (REPEATS, count, len(baselines), -1)), axis=1)  # (repeats,baselines,draws)
-    comparisons = []
-    for index, baseline in enumerate(baselines):
-        low, high = np.mean([interval(spread[index]) for spread in spreads], axis=0).tolist()
-        comparisons.append(Comparison(CHOICE, baseline, float(lead[index]), low, high, math.nan, name))
-    return tuple(comparisons)
+    ends = np.mean([[interval(draw) for draw in spread] for spread in spreads], axis=0).tolist()  # (baselines,2)
+    return tuple(
+        Comparison(CHOICE, baseline, lead, low, high, math.nan, name)
+        for baseline, lead, (low, high) in zip(baselines, np.mean(differences, axis=0).tolist(), ends, strict=True)
+    )
 
 
 def best_of(scored: Sequence[Scored], scores: Sequence[np.ndarray]) -> int:
@@ -179,23 +160,24 @@ def decide(
     """
     leader = str(board.leader)
     evidence = list(zip(comparisons, objections or [""] * len(comparisons), strict=True))
-    if leader in board.baselines:
+    if is_baseline := leader in board.baselines:
         before = board.baselines[: board.baselines.index(leader)]
-        evidence = [(comparison, objection) for comparison, objection in evidence if comparison.second in before]
-        if not evidence:
-            return replace(board, kept=None, verdict=f"{measurement}, the baseline {leader} is the best.")
-    elif not evidence:
-        return replace(board, kept=None, verdict=f"{leader} was not compared with a baseline.")
-    for comparison, reason in evidence:
-        if comparison.is_better and not reason:
-            continue
+        evidence = [(comparison, reason) for comparison, reason in evidence if comparison.second in before]
+    unbeaten = [(comparison, reason) for comparison, reason in evidence if reason or not comparison.is_better]
+    if unbeaten:
+        comparison, reason = unbeaten[0]
         if not reason and math.isnan(comparison.low):
             reason = f"there are too few labels to compare {leader} with it"
         reason = reason or f"{leader} is not significantly better, {comparison.figures()}"
         verdict = f"{measurement}, the baseline {comparison.second} is retained: {reason}."
-        return replace(board, kept=comparison.second, verdict=verdict)
-    beaten = " and ".join(f"{comparison.second} by {comparison.figures()}" for comparison, _ in evidence)
-    return replace(board, kept=None, verdict=f"{measurement}, {leader} is better than {beaten}.")
+    elif evidence:
+        beaten = " and ".join(f"{comparison.second} by {comparison.figures()}" for comparison, _ in evidence)
+        verdict = f"{measurement}, {leader} is better than {beaten}."
+    elif is_baseline:
+        verdict = f"{measurement}, the baseline {leader} is the best."
+    else:
+        verdict = f"{leader} was not compared with a baseline."
+    return replace(board, kept=unbeaten[0][0].second if unbeaten else None, verdict=verdict)
 
 
 # -- test data --------------------------------------------------------------------------------------------------------
@@ -218,25 +200,21 @@ def score_on_tests(
     if not tests:
         return board
     recipes = list(dict.fromkeys([board.leader, *map(Recipe.parse, board.baselines)]))
-    shared: dict[str, Any] = {"batch_size": settings.batch_size, "progress": settings.progress}
-    bench = Bench(model, recipes, **shared, options=settings.options)
+    names, seed = list(map(str, recipes)), settings.seed
+    bench = Bench(model, recipes, batch_size=settings.batch_size, progress=settings.progress, options=settings.options)
     checks = []
     for test in tests:
         task = test.task.scored_by(score)
-        texts = range(len(task.texts()))
-        evidence = {
-            str(recipe): task.evidence(np.asarray(vectors, np.float64), texts)
-            for recipe, vectors in bench.vectors(task, fit_texts, fit_texts)
-        }
+        evidence = [
+            task.evidence(np.asarray(vectors, np.float64), range(len(vectors)))
+            for _, vectors in bench.vectors(task, fit_texts, fit_texts)
+        ]
         test_score = score if score in task.score_names else task.score_names[0]
-        scored = Scored(task, test_score, list(evidence), np.stack(list(evidence.values())))
-        scores = {
-            name: (float(mean), *interval(draw))
-            for name, mean, draw in zip(evidence, scored.scores(), scored.draws(settings.seed), strict=True)
-        }
-        comparisons = against([scored], str(board.leader), board.baselines, settings.seed)
-        overlap = (test.left_out, test.shared_texts, test.texts)
-        checks.append(Check(task.name, task.units, scores, comparisons, *overlap, task.unit, test_score))
+        scored = Scored(task, test_score, names, np.stack(evidence))
+        means, ends = scored.scores().tolist(), map(interval, scored.draws(seed))
+        scores = {name: (mean, low, high) for name, mean, (low, high) in zip(names, means, ends, strict=True)}
+        comparisons = against([scored], str(board.leader), board.baselines, seed)
+        checks.append(Check(task.name, task.units, scores, comparisons, *test[1:], task.unit, test_score))
     return decide_by_tests(board, tuple(checks))
 
 
@@ -248,7 +226,11 @@ def decide_by_tests(board: Leaderboard, checks: tuple[Check, ...]) -> Leaderboar
     best, objections = [], []
     for compared in zip(*(check.comparisons for check in checks), strict=True):
         best.append(max(compared, key=lambda comparison: np.nan_to_num(comparison.low, nan=-np.inf)))
-        worse = [(check.task, test) for check, test in zip(checks, compared, strict=True) if test.is_worse]
-        objections.append("; ".join(f"on {name} {board.leader} is worse: {test.figures()}" for name, test in worse))
+        worse = [
+            f"on {check.task} {board.leader} is worse: {comparison.figures()}"
+            for check, comparison in zip(checks, compared, strict=True)
+            if comparison.is_worse
+        ]
+        objections.append("; ".join(worse))
     measurement = f"On the test ({', '.join(check.task for check in checks)})"
     return replace(decide(board, best, measurement, objections), checks=checks)

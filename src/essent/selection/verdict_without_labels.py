@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -24,8 +24,7 @@ import numpy as np
 
 from essent.selection.label_free import Teacher
 from essent.selection.leaderboard import Leaderboard
-from essent.selection.topics import MIN_LEAD, TOPICS
-from essent.selection.use import CLASSES, CLUSTERS, RETRIEVAL, SIMILARITY, described
+from essent.selection.topics import CLASSES, CLUSTERS, MIN_LEAD, RETRIEVAL, TOPICS, described
 from essent.selection.verdict import NO_SCORE, add_intervals, decide
 from essent.tasks.comparison import Comparison, interval
 
@@ -61,29 +60,26 @@ THRESHOLD = 0.5  # minimum probability at which the first recipe is chosen
 
 
 def decide_by_teacher(
-    board: Leaderboard, cosines: Mapping[str, np.ndarray], teacher: Teacher, seed: int, use: str = SIMILARITY
+    board: Leaderboard, names: Sequence[str], cosines: np.ndarray, teacher: Teacher, seed: int, use: str
 ) -> Leaderboard:
     """Add intervals, comparisons and the verdict to a leaderboard that is ranked by `teacher`.
 
     Args:
-        cosines: (P,) by the text forms of the recipes with an interval, baselines included.
+        names: text forms of the recipes with an interval (R,), baselines included.
+        cosines: (R,P), of these recipes.
     """
     if not board.is_scored:
         return replace(board, notes=(teacher.note, NO_SCORE))
-    leader, rows, criterion = str(board.leader), np.stack(list(cosines.values())), board.criterion
-    levels = dict(zip(cosines, teacher.scores(rows).tolist(), strict=True))
-    draws = dict(zip(cosines, teacher.bootstrap(rows, seed), strict=True))
+    leader, criterion = str(board.leader), board.criterion
+    levels = dict(zip(names, teacher.scores(cosines).tolist(), strict=True))
+    draws = dict(zip(names, teacher.bootstrap(cosines, seed), strict=True))
     others = [name for name in board.baselines if name != leader]
     comparisons = []
     for name in others:
         difference, ends = levels[leader] - levels[name], interval(draws[leader] - draws[name])
         comparisons.append(Comparison(leader, name, difference, *ends, math.nan, criterion, by_labels=False))
-    board = add_intervals(board, draws)
-    board = replace(
-        board,
-        notes=(teacher.note, RETRIEVAL_ONLY if use == RETRIEVAL else SIMILARITY_ONLY),
-        comparisons=tuple(comparisons),
-    )
+    notes = teacher.note, RETRIEVAL_ONLY if use == RETRIEVAL else SIMILARITY_ONLY
+    board = replace(add_intervals(board, draws), notes=notes, comparisons=tuple(comparisons))
     measurement = f"Measured for {described(use)} by cosine, without labels, by {criterion}"
     board = decide(board, comparisons, measurement, [objection(leader, levels[name]) for name in others])
     sentences = [board.verdict]
@@ -103,8 +99,8 @@ def decide_by_topics(board: Leaderboard, use: str) -> Leaderboard:
         return replace(board, notes=(NO_SCORE,))
     leader, baseline = str(board.leader), next(iter(board.baselines), None)
     measurement = f"Measured for {use if use in TOPICS_CASES else 'groups of texts'} without labels, by {TOPICS}"
-    score = math.nan if baseline is None else board.find(baseline).scores[TOPICS]
-    lead, kept = board.trials[0].scores[TOPICS] - score, None
+    lead = math.nan if baseline is None else board.trials[0].scores[TOPICS] - board.find(baseline).scores[TOPICS]
+    kept = None
     if leader == baseline:
         decision = f"the baseline {leader} is the best."
     elif math.isnan(lead):

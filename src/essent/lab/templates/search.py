@@ -265,9 +265,8 @@ def _merge_steps(
             scored = [board.judgements[0] for board in boards]
             rows = {name: row for own in scored for name, row in zip(own.names, own.evidence, strict=True)}
             scored = [replace(scored[0], names=list(rows), evidence=np.stack(list(rows.values())))]
-            seed = settings.get("seed", 0)
-            arguments = (trials, first.criterion, first.baselines, scored, list(rows))
-            merged = decide_by_labels(*arguments, seed=seed, winner=winner)
+            merged = replace(merged, winner=winner, notes=())
+            merged = decide_by_labels(merged, scored, list(rows), seed=settings.get("seed", 0))
         else:  # without labels, the verdict needs a leaderboard of only the winner and the baselines
             merged = search(shell, data, Space(named=(winner,)), **{**settings, "baselines": first.baselines})
             merged = replace(merged, trials=trials, winner=winner)
