@@ -85,7 +85,12 @@ def test_a_test_part_is_not_read_and_decides(shell: SentenceTransformer, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("make_task", "score"), [(labels, "f1_macro"), (labels, "accuracy@2"), (clusters, "v_measure")]
+    ("make_task", "score"),
+    [
+        pytest.param(labels, "f1_macro", marks=pytest.mark.slow),
+        (labels, "accuracy@2"),
+        (clusters, "v_measure"),
+    ],
 )
 def test_another_score_ranks(make_task: Callable[[], LabeledTask], score: str, shell: SentenceTransformer) -> None:
     task, shell, space = make_task(), shell, Space(named=("mean", "static", "random"))

@@ -16,6 +16,7 @@ from essent.selection import topics as module
 from essent.selection.run import search
 from essent.selection.space import Space
 from essent.selection.topics import MEASURES, MIN_LEAD, NEIGHBOURS, TOPICS, Topics
+from samples import daily
 
 TEXTS = topic_texts(80)
 ROWS = [{"text": text, "label": str(number // 20)} for number, text in enumerate(TEXTS)]
@@ -137,7 +138,7 @@ def test_scripts_without_spaces_are_split() -> None:
 # -- searches ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("use", ["clusters", "classes"])
+@pytest.mark.parametrize("use", daily(["clusters", "classes"], "clusters"))
 def test_a_baseline_is_retained_unless_the_leader_leads(
     use: str, shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
