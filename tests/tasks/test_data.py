@@ -12,6 +12,7 @@ import pytest
 from essent.errors import DataError
 from essent.tasks.data import Row, located_rows, read_texts
 from essent.tasks.examples import Pair, pairs_from_rows
+from essent.tasks.locate import load_task
 
 ROWS = [
     {"sentence1": 'She said "no", twice.', "sentence2": "Sie sagte nein. ü", "score": 4.5, "subset": "a"},
@@ -28,10 +29,8 @@ def write(path: Path, rows: list[dict]) -> Path:
         frame.to_parquet(path)
     elif path.suffix in (".json", ".jsonl"):
         frame.to_json(path, orient="records", lines=path.suffix == ".jsonl", force_ascii=False)
-    elif path.suffix == ".csv":
-        frame.to_csv(path, index=False)
     else:
-        frame.to_csv(path, index=False, sep="\t", quoting=csv.QUOTE_NONE)
+        frame.to_csv(path, index=False, **({"sep": "\t", "quoting": csv.QUOTE_NONE} if path.suffix == ".tsv" else {}))
     return path
 
 
@@ -45,15 +44,13 @@ def column(path: Path, name: str = "text") -> list:
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".tsv", ".parquet"])
 def test_every_format_gives_the_same_pairs(tmp_path: Path, suffix: str) -> None:
-    assert read_pairs(write(tmp_path / f"data{suffix}", ROWS)) == PAIRS
-
-
-@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".tsv"])
-def test_byte_order_mark_carriage_returns_and_blank_lines(tmp_path: Path, suffix: str) -> None:
+    """Also with a byte order mark, carriage returns and a blank line."""
     path = write(tmp_path / f"data{suffix}", ROWS)
-    text = path.read_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n") + b"\r\n"
-    path.write_bytes(b"\xef\xbb\xbf" + text)
     assert read_pairs(path) == PAIRS
+    if suffix in (".jsonl", ".csv", ".tsv"):
+        text = path.read_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n") + b"\r\n"
+        path.write_bytes(b"\xef\xbb\xbf" + text)
+        assert read_pairs(path) == PAIRS
 
 
 def test_columns_of_pairs(tmp_path: Path) -> None:
@@ -68,32 +65,33 @@ def test_columns_of_pairs(tmp_path: Path) -> None:
         pairs_from_rows([Row("here", {"Text": "a\nb\nc", "Score": 1})])
 
 
-GOOD = '{"sentence1": "a", "sentence2": "b", "score": 1}\n'
+GOOD = {"pairs": '{"sentence1": "a", "sentence2": "b", "score": 1}', "classification": '{"text": "a", "label": 1}'}
+BAD_LINES = r"""
+pairs ~ {"sentence1": "a" ~ not JSON
+pairs ~ [1, 2] ~ a row must be a JSON object or a text, not list
+pairs ~ {"sentence1": "a", "score": 1} ~ no column 'sentence2'
+pairs ~ {"sentence1": "a", "sentence2": "b"} ~ no column 'score'.*label
+pairs ~ {"sentence1": "a", "sentence2": "b", "score": null} ~ 'score' must be a finite number, not None
+pairs ~ {"sentence1": "a", "sentence2": "b", "score": true} ~ 'score' must be a finite number, not True
+pairs ~ {"sentence1": 7, "sentence2": "b", "score": 1} ~ 'sentence1' must be a string, not int
+pairs ~ {"sentence1": "\ud800", "sentence2": "b", "score": 1} ~ 'sentence1' contains half a surrogate
+pairs ~ {"sentence1": "a", "sentence2": "b", "score": 1, "subset": "x"} ~ 'subset' must be given in every
+pairs ~ {"sentence1": "a", "sentence2": "b", "score": 1, "subset": ""} ~ 'subset' must be a text or
+classification ~ {"label": 1} ~ no column 'text'
+classification ~ {"text": "a", "label": 0.5} ~ 'label' must be a text, a whole number, true or false, not 0.5
+classification ~ {"text": "a", "label": 1, "split": "all"} ~ 'split' must be one of train
+classification ~ {"text": "a", "label": 1, "split": "test"} ~ .* in every example, or None in all
+classification ~ {"sentence1": "a", "sentence2": "b", "label": 1} ~ expected 1 texts as in the first example, not 2
+"""
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('{"sentence1": "a"', "line 3: not JSON"),
-        ("[1, 2]", "line 3: a row must be a JSON object or a text, not list"),
-        ('{"sentence1": "a", "score": 1}', "line 3: no column 'sentence2'"),
-        ('{"sentence1": "a", "sentence2": "b"}', "line 3: no column 'score'.*label"),
-        ('{"sentence1": "a", "sentence2": "b", "score": null}', "line 3: 'score' must be a finite number, not None"),
-        ('{"sentence1": "a", "sentence2": "b", "score": true}', "line 3: 'score' must be a finite number, not True"),
-        ('{"sentence1": 7, "sentence2": "b", "score": 1}', "line 3: 'sentence1' must be a string, not int"),
-        ('{"sentence1": "\\ud800", "sentence2": "b", "score": 1}', "line 3: 'sentence1' contains half a surrogate"),
-        ('{"sentence1": "a", "sentence2": "b", "score": 1, "subset": "x"}', "line 3: 'subset' must be given in every"),
-        (
-            '{"sentence1": "a", "sentence2": "b", "score": 1, "subset": ""}',
-            "line 3: 'subset' must be a text or",
-        ),
-    ],
-)
-def test_malformed_json_lines_name_file_and_line(tmp_path: Path, line: str, message: str) -> None:
+@pytest.mark.parametrize("case", BAD_LINES.strip().splitlines())
+def test_malformed_lines_name_file_and_line(tmp_path: Path, case: str) -> None:
+    kind, line, message = case.split(" ~ ")
     path = tmp_path / "bad.jsonl"
-    path.write_text(GOOD + "\n" + line + "\n" + GOOD)
-    with pytest.raises(DataError, match=f"bad.jsonl, {message}"):
-        read_pairs(path)
+    path.write_text(f"{GOOD[kind]}\n\n{line}\n{GOOD[kind]}\n")
+    with pytest.raises(DataError, match=f"bad.jsonl, line 3: {message}"):
+        load_task(f"{kind}:{path}")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +159,7 @@ def test_blank_lines(tmp_path: Path) -> None:
 def test_missing_file_names_its_neighbours(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="There are no files in"):
         located_rows(tmp_path / "sts12.jsonl")
-    (tmp_path / "sts12.jsonl").write_text(GOOD)
+    (tmp_path / "sts12.jsonl").touch()
     with pytest.raises(DataError, match=r"sts12.json does not exist. Did you mean 'sts12.jsonl'"):
         located_rows(tmp_path / "sts12.json")
     with pytest.raises(DataError, match="is a folder"):
@@ -175,7 +173,7 @@ def test_texts_of_lines(tmp_path: Path) -> None:
     file = tmp_path / "lines.txt"
     file.write_bytes("one\r\n\ntwo\u2028more\n".encode())
     assert read_texts(file) == ["one", "", "two\u2028more"]
-    for content, message in ((b"", "has no texts"), (GOOD.encode() + b"\xfc\n", r"lines.txt, line 2: not UTF-8")):
+    for content, message in ((b"", "has no texts"), (b"a\n\xfc\n", r"lines.txt, line 2: not UTF-8")):
         file.write_bytes(content)
         with pytest.raises(DataError, match=message):
             read_texts(str(file))

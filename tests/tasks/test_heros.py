@@ -91,10 +91,8 @@ def test_the_verdict_in_words() -> None:
 
 
 def test_typos_stand_in_for_missing_synonyms_and_nothing_for_both() -> None:
-    with_typos = synthetic_task(4, ("Typo", "Antonym"))
-    assert "above a typo" in verdict(with_typos.score_vectors(vectors_of(with_typos.texts())))[0]
-    none = synthetic_task(4, ("Antonym", "Negation (Main)"))
-    result = none.score_vectors(vectors_of(none.texts()))
+    assert "above a typo" in verdict(synthetic_task(4, ("Typo", "Antonym")).run(vectors_of))[0]
+    result = synthetic_task(4, ("Antonym", "Negation (Main)")).run(vectors_of)
     assert verdict(result)[0].startswith("Nothing to rank: no original has both")
     assert any("Synonym, Random MLM, Typo, Negation (Antonym)" in note for note in result.notes)
 
@@ -120,20 +118,15 @@ def test_constant_vectors(value: float, similarities: list[float], note: str) ->
     assert {c.share for c in comparisons(result)} == {0.0}  # ties
 
 
-def test_single_original_has_cosines_without_intervals() -> None:
-    task = synthetic_task(1)
-    result = task.score_vectors(vectors_of(task.texts()))
-    assert (result.metrics["similarity"], result.metrics["baseline"]) == ({}, {})
-    assert all(set(result.subsets[subset]) == {"n", "cosine"} for subset in SUBSETS)
-    assert any("mean cosine of different originals" in note for note in result.notes)
-
-
-@pytest.mark.parametrize(("originals", "has_intervals"), [(2, False), (3, False), (4, True)])
-def test_intervals_need_two_originals_per_half(originals: int, has_intervals: bool) -> None:
-    task = synthetic_task(originals)
-    result = task.score_vectors(vectors_of(task.texts()))
+@pytest.mark.parametrize("originals", [1, 2, 3, 4])
+def test_intervals_need_two_originals_per_half(originals: int) -> None:
+    result, has_intervals = synthetic_task(originals).run(vectors_of), originals == 4
     assert all(("low" in scores) == has_intervals for scores in result.subsets.values())
     assert any("No intervals" in note for note in result.notes) != has_intervals
+    if originals == 1:
+        assert (result.metrics["similarity"], result.metrics["baseline"]) == ({}, {})
+        assert all(set(result.subsets[subset]) == {"n", "cosine"} for subset in SUBSETS)
+        assert any("mean cosine of different originals" in note for note in result.notes)
 
 
 def test_refusals() -> None:

@@ -87,7 +87,7 @@ def test_held_out(with_dev: bool) -> None:
     vectors, labels, targets = data(3, rows=300)
     part, folds = np.arange(300) % 5, np.arange(300) // 5 % 3
     train, dev = part > with_dev, (part == 1) & with_dev
-    probabilities, strength = held_out(vectors, targets, train, dev, folds, STRENGTHS)
+    probabilities, (strength,) = held_out(vectors, targets, train, dev, folds, STRENGTHS)
     inner_parts = [dev] if with_dev else [train & (folds == fold) for fold in range(3)]
     scores = []
     for candidate in STRENGTHS:

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-Encode = Any  # a model with `encode`, or such a function: texts (N) -> vectors (N,D)
 Scorer = Callable[[np.ndarray], np.ndarray]  # counts of examples (B,U) -> scores (R,B)
-Statistic = Callable[[np.ndarray, np.ndarray], np.ndarray]  # values (U,) and counts (B,U) -> scores (B,)
 
 
 def prompt_note(prompts: Mapping[str, str]) -> tuple[str, ...]:
@@ -88,7 +86,7 @@ class Task(ABC):
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         """Score vectors (M,D) float64; `rows` contains the row of the vector of each of `texts()`."""
 
-    def run(self, encode: Encode) -> Result:
+    def run(self, encode: Any) -> Result:
         """Encode each distinct text once and score the vectors.
 
         Args:
@@ -97,9 +95,8 @@ class Task(ABC):
         Raises:
             InputError: vectors of another shape, or a vector that is not finite (the message contains its text).
         """
-        distinct, rows = distinct_texts(self.texts())
         function: Any = getattr(encode, "encode", encode)  # `.encode` first: a SentenceTransformer is callable too
-        return self._measure(as_matrix(function(distinct), distinct), rows.tolist())
+        return self._measure(*encode_distinct(function, self.texts()))
 
     def score_vectors(self, vectors: Any) -> Result:
         """Score precomputed vectors, one per text, in the order of `texts()`.
@@ -202,20 +199,14 @@ class LabeledTask(Task):
         """Estimate the bytes of memory that `evidence` needs in addition to the vectors."""
         return 32 * len(self.texts()) * dimensions  # eight float32 copies
 
-    @abstractmethod
     def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
-        """Return the per-example values (R,U) of a score, from the evidence (R,E) of R recipes."""
-
-    def statistic(self, score: str) -> Statistic | None:
-        """Return a function that computes the score (B,) from values (U,) in draws (B,U); None: their mean ×100."""
-        return None
+        """Return the per-example values (R,U) whose mean is a score, from the evidence (R,E) of R recipes."""
+        return evidence
 
     def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
         """Return a function from counts of the examples (B,U) to scores (R,B), for recipes with evidence (R,E)."""
-        values, statistic = self.values(evidence, score), self.statistic(score)
-        if statistic is None:
-            return lambda counts: 100 * (values @ counts.T / counts.sum(axis=1))
-        return lambda counts: np.stack([statistic(row, counts) for row in values])
+        values = self.values(evidence, score)
+        return lambda counts: 100 * (values @ counts.T / counts.sum(axis=1))
 
     def scores(self, evidence: np.ndarray, score: str = "") -> np.ndarray:
         """Compute the scores ×100 (R,) of recipes with evidence (R,E); NaN if undefined."""
@@ -233,6 +224,16 @@ class LabeledTask(Task):
         main = self.score_names[0], "all" if "all" in metrics[self.score_names[0]] else "mean"
         provenance, notes = self._provenance(**protocol), (*self.notes, *notes)
         return Result(self.name, metrics, subsets or {}, self.units, provenance, notes, main, evidence)
+
+
+def encode_distinct(encode: Callable[[list[str]], Any], texts: Sequence[str]) -> tuple[np.ndarray, list[int]]:
+    """Encode each distinct text once; return the vectors (M,D), and the row of the vector of each text.
+
+    Raises:
+        InputError: vectors of another shape, or a vector that is not finite (the message contains its text).
+    """
+    distinct, rows = distinct_texts(texts)
+    return as_matrix(encode(distinct), distinct), rows.tolist()
 
 
 def as_matrix(vectors: Any, texts: Sequence[str]) -> np.ndarray:
@@ -258,8 +259,8 @@ def unit_rows(matrix: np.ndarray) -> np.ndarray:
     """Scale the rows of (N,D) to unit length; a zero row stays zero, so that its cosine with any vector is 0."""
     largest = np.abs(matrix).max(axis=1, keepdims=True)  # divided out first: squares of 1e200 would overflow
     scaled = matrix / np.where(largest > 0, largest, 1.0)
-    lengths = np.linalg.norm(scaled, axis=1, keepdims=True)
-    return np.asarray(scaled / np.where(lengths > 0, lengths, 1.0))
+    lengths = np.linalg.norm(scaled, axis=1, keepdims=True)  # at least 1, and 0 of a zero row
+    return np.asarray(scaled / np.maximum(lengths, 1.0))
 
 
 # A task, its name or file, or labelled data in memory: a data frame, a `datasets.Dataset`, rows.

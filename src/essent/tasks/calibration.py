@@ -38,7 +38,6 @@ FEWEST_TEXTS = 20  # 190 pairs
 FEWEST_JUDGED = 10  # minimum of matches, and of other pairs: with fewer, single pairs decide the curve
 SPREAD = 1e-6  # smaller differences of cosines are rounding
 FARTHEST = 30.0  # logit beyond which a curve is a straight line to its end: 1e-13 is left
-BINS = 15
 
 
 @dataclass(frozen=True)
@@ -77,11 +76,9 @@ class Curve:
     def __call__(self, cosines: Any) -> np.ndarray:
         """Return the values in (0, 1), float64 of the same shape."""
         clipped = np.clip(np.asarray(cosines, dtype=np.float64), -EDGE, EDGE)
-        x, y = np.asarray(self.cosines), np.asarray(self.values)
-        knot = np.clip(np.searchsorted(x, clipped, side="right") - 1, 0, len(x) - 2)
-        slope = (y[knot + 1] - y[knot]) / (x[knot + 1] - x[knot])
-        # by rounding the product may exceed the next knot's value, and the curve would not be monotonic
-        line = np.minimum(y[knot] + slope * (clipped - x[knot]), y[knot + 1])
+        # by rounding a value may exceed that of the next knot, and the curve would not be monotonic
+        highest = np.take(self.values, np.searchsorted(self.cosines, clipped), mode="clip")
+        line = np.minimum(np.interp(clipped, self.cosines, self.values), highest)
         return np.asarray((1 - LINEAR) * line + LINEAR * (clipped / EDGE + 1) / 2)
 
 
@@ -176,9 +173,7 @@ def calibrate(
         >>> calibration.meaning, calibration.judged_pairs, calibration.matches
         ('probability', 120, 29)
     """
-    from essent.tasks.base import (
-        unit_rows,
-    )  # imported here: loading a static encoder reads a calibration, and imports no tasks
+    from essent.tasks.base import unit_rows  # imported here: a static encoder reads calibrations without tasks
 
     distinct = list(dict.fromkeys(check_texts(texts)))
     if len(distinct) < FEWEST_TEXTS:
@@ -224,7 +219,7 @@ def _labels(pairs: Any, match_score: float | None) -> tuple[DuplicateTask | Pair
     return task, scores >= (1 if match_score is None else match_score)
 
 
-def expected_calibration_error(probabilities: np.ndarray, matches: np.ndarray, bins: int = BINS) -> float:
+def expected_calibration_error(probabilities: np.ndarray, matches: np.ndarray, bins: int = 15) -> float:
     """Compute the expected calibration error, in [0, 1]: the mean gap between probability and outcome over bins.
 
     A perfect calibration does not reach 0: with 15 bins of 1,700 pairs, chance alone gives about 0.03. Source: Naeini

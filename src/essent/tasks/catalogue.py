@@ -165,16 +165,15 @@ def find_row(name: str) -> tuple[DataSet, str]:
     return row, split
 
 
-for year, commit in (
-    ("12", "a0d554a64d88156834ff5ae9920b964011b16384"),
-    ("13", "7e90230a92c190f1bf69ae9002b8cea547a64cca"),  # without SMT, which may not be redistributed
-    ("14", "6031580fec1f6af667f0bd2da0a551cf4f0b2375"),
-    ("15", "ae752c7c21bf194d8b67fd573edf7ae58183cbe3"),
-    ("16", "4d8694f8f0e0100860b497b999b3dbed754a0513"),
-):
-    add(Pairs(f"sts{year}", f"mteb/sts{year}-sts", commit))
-add(Pairs("stsb", *STSB, splits=SPLITS))
-add(
+TRAIN_AND_TEST = {"train": "train", "test": "test"}
+for data_set in (
+    Pairs("sts12", "mteb/sts12-sts", "a0d554a64d88156834ff5ae9920b964011b16384"),
+    # without SMT, which may not be redistributed
+    Pairs("sts13", "mteb/sts13-sts", "7e90230a92c190f1bf69ae9002b8cea547a64cca"),
+    Pairs("sts14", "mteb/sts14-sts", "6031580fec1f6af667f0bd2da0a551cf4f0b2375"),
+    Pairs("sts15", "mteb/sts15-sts", "ae752c7c21bf194d8b67fd573edf7ae58183cbe3"),
+    Pairs("sts16", "mteb/sts16-sts", "4d8694f8f0e0100860b497b999b3dbed754a0513"),
+    Pairs("stsb", *STSB, splits=SPLITS),
     Pairs(
         "sickr",
         "mteb/sickr-sts",
@@ -184,37 +183,31 @@ add(
         hub_splits={"test": "test"},
         hub_note="mteb/sickr-sts holds all 9,927 pairs of SICK as its test split; the papers report the 4,927 of the "
         "SemEval test split, so give local files to compare with them.",
-    )
-)
-add(
+    ),
     # Abdalla et al. 2023: 5,500 pairs in one split, both sentences in one column
-    Pairs("str", "vkpriya/str-2022", scale=(0, 1), hub_splits={"test": "train"})
-)
-
-TRAIN_AND_TEST = {"train": "train", "test": "test"}
-add(Labels("mr"))
-add(Labels("cr", hub="SetFit/SentEval-CR", hub_splits=TRAIN_AND_TEST))
-add(Labels("subj", hub="SetFit/subj", hub_splits=TRAIN_AND_TEST))
-add(Labels("mpqa"))
-add(
+    Pairs("str", "vkpriya/str-2022", scale=(0, 1), hub_splits={"test": "train"}),
+    Labels("mr"),
+    Labels("cr", hub="SetFit/SentEval-CR", hub_splits=TRAIN_AND_TEST),
+    Labels("subj", hub="SetFit/subj", hub_splits=TRAIN_AND_TEST),
+    Labels("mpqa"),
     Labels(
         "sst2",
         PARTS,
         hub="SetFit/sst2",
         note="Trained on 6,920 whole sentences, as in SentEval; Stankevičius trains on 67,349 phrases.",
-    )
-)
-add(Labels("trec", ("train", "test"), hub="SetFit/TREC-QC", hub_splits=TRAIN_AND_TEST))
-add(Labels("mrpc", ("train", "test"), hub="SetFit/mrpc", hub_splits=ON_HUB))
-add(Labels("sst5", PARTS, hub="SetFit/sst5"))
-add(Labels("scicite", PARTS))
-add(Labels("sicke", PARTS))
-add(Labels("sickr-soft", PARTS, scale=(1, 5), stem="sickr"))
-add(Labels("stsb-soft", PARTS, scale=(1, 5), stem="stsb", hub=STSB[0], revision=STSB[1]))
-
-add(Clusters("agnews", classes=4, size=8000))
-add(Clusters("biomedical", classes=20, size=20000))
-add(Clusters("googlets", classes=152, size=11109))
-add(Clusters("searchsnippets", classes=8, size=12340))
-add(Clusters("stackoverflow", classes=20, size=20000))
-add(Clusters("tweet", classes=89, size=2472))
+    ),
+    Labels("trec", ("train", "test"), hub="SetFit/TREC-QC", hub_splits=TRAIN_AND_TEST),
+    Labels("mrpc", ("train", "test"), hub="SetFit/mrpc", hub_splits=ON_HUB),
+    Labels("sst5", PARTS, hub="SetFit/sst5"),
+    Labels("scicite", PARTS),
+    Labels("sicke", PARTS),
+    Labels("sickr-soft", PARTS, scale=(1, 5), stem="sickr"),
+    Labels("stsb-soft", PARTS, scale=(1, 5), stem="stsb", hub=STSB[0], revision=STSB[1]),
+    Clusters("agnews", classes=4, size=8000),
+    Clusters("biomedical", classes=20, size=20000),
+    Clusters("googlets", classes=152, size=11109),
+    Clusters("searchsnippets", classes=8, size=12340),
+    Clusters("stackoverflow", classes=20, size=20000),
+    Clusters("tweet", classes=89, size=2472),
+):
+    add(data_set)

@@ -20,18 +20,14 @@ import numpy as np
 from essent._core.lazy import needs_torch
 from essent._core.machine import cores
 from essent.errors import DataError, InputError
-from essent.tasks.base import LabeledTask, Statistic
+from essent.tasks.base import LabeledTask, Scorer
 from essent.tasks.comparison import with_interval
-from essent.tasks.examples import Example, check_classes, check_task_examples
+from essent.tasks.examples import Example, check_classes, check_examples
 from essent.tasks.result import Result
 
 SEEDS = tuple(range(10))
 # Standard deviation of the lengths divided by their mean; below it, unit length changed accuracy by 1 point at most.
 UNEQUAL = 0.1
-UNEQUAL_NOTE = (
-    "The vectors differ in length, and k-means groups by length too. Add `| normalize` to the recipe to compare "
-    "directions only."
-)
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,7 @@ class ClusterTask(LabeledTask):
     starts: int = 10
 
     def __post_init__(self) -> None:
-        check_task_examples(self.name, self.examples)
+        check_examples(self.name, self.examples)
         check_classes(self.name, [str(example.target) for example in self.examples])
         if len(self.examples[0].texts) != 1:
             raise DataError(f"The task {self.name!r} contains pairs; only single texts can be clustered.")
@@ -90,19 +86,22 @@ class ClusterTask(LabeledTask):
         clusters = int(self._gold.max()) + 1
         return cluster(vectors[list(rows)], clusters, self.seeds, self.starts).ravel().astype(np.float64)
 
-    def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
-        """Return the share of runs (R,N) in which a text is in its class's cluster; for V-measure, clusters (R,S,N)."""
-        recipes = evidence.reshape(len(evidence), len(self.seeds), -1).astype(np.int64)  # (R,S,N)
-        if score == "v_measure":
-            return recipes
-        return np.stack([np.mean([matched(self._gold, run) for run in runs], axis=0) for runs in recipes])
+    def _runs(self, evidence: np.ndarray) -> np.ndarray:
+        return evidence.reshape(len(evidence), len(self.seeds), -1).astype(np.int64)  # (R,S,N)
 
-    def statistic(self, score: str) -> Statistic | None:
-        """Return V-measure in draws of the texts, averaged over the runs; None for accuracy, a mean over texts."""
-        if score != "v_measure":
-            return None
+    def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
+        """Return the share of runs (R,N) in which a text is in its class's cluster."""
         gold = self._gold
-        return lambda runs, counts: np.mean([v_measures(gold, run, counts) for run in runs], axis=0)
+        return np.stack([np.mean([matched(gold, run) for run in runs], axis=0) for runs in self._runs(evidence)])
+
+    def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
+        """Return accuracy or V-measure ×100, averaged over the runs, in draws of the texts."""
+        if score != "v_measure":
+            return super().scorer(evidence, score)
+        gold, recipes = self._gold, self._runs(evidence)
+        return lambda counts: np.stack(
+            [np.mean([v_measures(gold, run, counts) for run in runs], axis=0) for runs in recipes]
+        )
 
     @property
     def _gold(self) -> np.ndarray:
@@ -112,7 +111,7 @@ class ClusterTask(LabeledTask):
         gold, vectors = self._gold, vectors[list(rows)]  # (N,D)
         classes, notes = int(gold.max()) + 1, []
         evidence = self.evidence(vectors, range(len(vectors)))
-        runs = self.values(evidence[None], "v_measure")[0]  # (S,N)
+        runs = self._runs(evidence[None])[0]  # (S,N)
         accuracy = [100 * float(matched(gold, run).mean()) for run in runs]
         v_measure = [float(v_measures(gold, run, np.ones((1, len(gold))))[0]) for run in runs]
         bounds = with_interval(self, evidence, "accuracy")  # over texts; `std` is over runs
@@ -122,11 +121,15 @@ class ClusterTask(LabeledTask):
         lengths = np.linalg.norm(np.asarray(vectors, np.float64), axis=1)
         spread = float(lengths.std() / (lengths.mean() or 1.0))
         if spread > UNEQUAL:
-            notes.append(UNEQUAL_NOTE)
+            notes.append(
+                "The vectors differ in length, and k-means groups by length too. Add `| normalize` to the recipe to "
+                "compare directions only."
+            )
         protocol = f"k-means, k = {classes}, {len(self.seeds)} runs, {self.starts} starts, Hungarian matching"
-        extra: dict[str, Any] = {"seeds": list(self.seeds), "runs": accuracy, "length_spread": spread}
         metrics = {"accuracy": _summary(accuracy) | bounds, "v_measure": _summary(v_measure)}
-        return self._scored(metrics, evidence, notes, protocol=protocol, **extra)
+        return self._scored(
+            metrics, evidence, notes, protocol=protocol, seeds=list(self.seeds), runs=accuracy, length_spread=spread
+        )
 
 
 @needs_torch("Clustering")

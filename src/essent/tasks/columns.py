@@ -10,42 +10,34 @@ from essent.errors import DataError, InputError
 if TYPE_CHECKING:
     from essent.tasks.data import Row
 
-TEXT_COLUMN = "text"  # column of JSON texts without a name
-# Accepted names, ignoring case; the first one present is used.
-SIDES = (("sentence1", "sent1", "text1", "sentence_a"), ("sentence2", "sent2", "text2", "sentence_b"))
-SCORE = ("score", "similarity_score", "relatedness_score", "label")
-TEXT = (TEXT_COLUMN, "sentence", "string")
-LABEL = ("label_coarse", "label", "class", "category", "gold_label")
-SPLIT = ("split", "part")
-SUBSET = ("subset",)
+SIDES = ("sentence1", "sentence2")
+SCORE = ("score", "similarity_score", "relatedness_score")
+DUPLICATE = ("is_duplicate", "duplicate", "is_paraphrase", "paraphrase", "label")
 ANCHOR = ("anchor", "query", "question", "sentence", "sentence1", "text")
 POSITIVE = ("positive", "answer", "document", "passage")
-NEGATIVE = ("negative",)
-GRADE = ("grade", "relevance", "relevant", "score", "label")
-DUPLICATE = ("is_duplicate", "duplicate", "is_paraphrase", "paraphrase", "label")
-CLUSTER = ("cluster", "cluster_id")
-
+# Accepted names by role, ignoring case; the first one present is used.
 ROLES: dict[str, tuple[str, ...]] = {
-    "text": TEXT,
-    "sentence1": SIDES[0],
-    "sentence2": SIDES[1],
+    "text": ("text", "sentence", "string"),
+    "sentence1": ("sentence1", "sent1", "text1", "sentence_a"),
+    "sentence2": ("sentence2", "sent2", "text2", "sentence_b"),
     "query": ANCHOR,
     "document": POSITIVE,
     "anchor": ANCHOR,
     "positive": POSITIVE,
-    "negative": NEGATIVE,
-    "label": LABEL,
-    "score": SCORE,
-    "cluster": CLUSTER,
-    "relevance": GRADE,
-    "split": SPLIT,
-    "subset": SUBSET,
+    "negative": ("negative",),
+    "label": ("label_coarse", "label", "class", "category", "gold_label"),
+    "score": (*SCORE, "label"),
+    "cluster": ("cluster", "cluster_id"),
+    "relevance": ("grade", "relevance", "relevant", "score", "label"),
+    "split": ("split", "part"),
+    "subset": ("subset",),
 }
 NO_TABLE = (
     "The columns are those of labelled data or tests, but there are neither. For the texts of a table, use --column."
 )
-TEXTS_BY_KIND = ((TEXT,), SIDES, (ANCHOR, POSITIVE, NEGATIVE))
-LABELS = (LABEL, SCORE, CLUSTER, GRADE, DUPLICATE)
+TRIPLET = ("anchor", "positive", "negative")
+TEXTS_BY_KIND = [{ROLES[role] for role in roles} for roles in (("text",), SIDES, TRIPLET)]
+LABELS = {DUPLICATE, *(ROLES[role] for role in ("label", "score", "cluster", "relevance"))}
 
 
 def renamed(rows: Sequence[Row], columns: Mapping[str, str] | None) -> list[Row]:
@@ -67,7 +59,7 @@ def renamed(rows: Sequence[Row], columns: Mapping[str, str] | None) -> list[Row]
     removed = _replaced(columns).union(columns)
     table = []
     for row in rows:
-        own = {role: row.column([name.lower()]) for role, name in columns.items()}
+        own = {role: row.column(role, [name.lower()]) for role, name in columns.items()}
         if missing := [role for role, name in own.items() if name is None]:
             present = ", ".join(map(repr, row.values)) or "none"
             raise DataError(f"{row.where}: no column {columns[missing[0]]!r} for {missing[0]!r}. Columns: {present}.")
@@ -96,11 +88,11 @@ def _replaced(roles: Mapping[str, str]) -> set[str]:
     """Return the names that could be read in the place of columns with these roles."""
     named = {ROLES[role] for role in roles}
     replaced, retained = set(named), set[tuple[str, ...]]()
-    for texts in TEXTS_BY_KIND:
-        if named & {*texts}:
-            retained |= {*texts} - named
-        elif any(named & {*others} for others in TEXTS_BY_KIND):
-            replaced |= {*texts}
-    if named & {*LABELS}:
-        replaced |= {*LABELS}
+    for texts in TEXTS_BY_KIND if any(named & texts for texts in TEXTS_BY_KIND) else ():
+        if named & texts:
+            retained |= texts - named
+        else:
+            replaced |= texts
+    if named & LABELS:
+        replaced |= LABELS
     return {name for names in replaced for name in names} - {name for names in retained for name in names}

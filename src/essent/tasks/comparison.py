@@ -8,7 +8,7 @@ per example, so that nothing is sorted or copied per draw; counts of 0 and 1 sel
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -75,15 +75,11 @@ def with_interval(task: LabeledTask, evidence: np.ndarray, score: str) -> dict[s
 
 
 def scores_of_parts(task: LabeledTask, evidence: np.ndarray, parts: np.ndarray, score: str = "") -> np.ndarray:
-    """Score recipes on B parts (B,U) bool of the examples: (R,B); a few recipes at a time, to save memory."""
+    """Score recipes with evidence (R,E), which may be on disk, on B parts (B,U) bool of the examples: (R,B)."""
     counts, name = parts.astype(np.float64), score or task.score_names[0]
-    return np.concatenate([task.scorer(block, name)(counts) for block in _blocks(evidence)])
-
-
-def _blocks(evidence: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the evidence (R,E), which may be on disk, a few recipes at a time."""
-    step = max(1, 4 * BLOCK_VALUES // max(evidence.shape[1], 1))
-    return (np.array(evidence[start : start + step]) for start in range(0, len(evidence), step))
+    step = max(1, 4 * BLOCK_VALUES // max(evidence.shape[1], 1))  # recipes at a time, to save memory
+    blocks = (np.array(evidence[start : start + step]) for start in range(0, len(evidence), step))
+    return np.concatenate([np.empty((0, len(parts))), *(task.scorer(block, name)(counts) for block in blocks)])
 
 
 def bootstrap_p(differences: np.ndarray, units: int) -> float:
@@ -201,8 +197,7 @@ class Scored:
 
     def scores(self) -> np.ndarray:
         """Compute the recipes' scores ×100 (R,); the evidence is read in blocks."""
-        blocks = [self.task.scores(block, self.score) for block in _blocks(self.evidence)]
-        return np.concatenate(blocks) if blocks else np.empty(0)
+        return scores_of_parts(self.task, self.evidence, np.ones((1, self.task.units)), self.score)[:, 0]
 
     def ranking(self, scores: np.ndarray) -> np.ndarray:
         """Return the values (R,) that rank recipes: the scores, averaged with a prior if any; NaN if either is NaN."""

@@ -25,10 +25,9 @@ from essent._core.hub import check_dataset
 from essent._core.lazy import optional_import
 from essent._core.registry import did_you_mean
 from essent.errors import DataError
-from essent.tasks.columns import SIDES, TEXT_COLUMN, renamed
+from essent.tasks.columns import ROLES, SIDES, renamed
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
-GZIP = b"\x1f\x8b"
 LONGEST_FIELD = 2**31 - 1  # in CSV files
 
 
@@ -38,33 +37,34 @@ class Row(NamedTuple):
     where: str
     values: dict[str, Any]
 
-    def column(self, names: Sequence[str]) -> str | None:
-        """Return the name of the first of these columns that the row has, ignoring case; None if it has none."""
-        spelled = {name.lower(): name for name in self.values}
-        return next((spelled[name] for name in names if name in spelled), None)
-
-    def required(self, role: str, names: Sequence[str], hint: str = "") -> str:
-        """Return the name of the first of these columns that the row has, ignoring case.
+    def column(self, role: str, names: Sequence[str] = ()) -> str | None:
+        """Return the column of a role: the first of its names that the row has, ignoring case; None if it has none.
 
         Args:
-            role: name of the column in the message.
+            names: the accepted names; by default those of `essent.tasks.columns.ROLES`.
+        """
+        spelled = {name.lower(): name for name in self.values}
+        return next((spelled[name] for name in names or ROLES[role] if name in spelled), None)
+
+    def required(self, role: str, names: Sequence[str] = (), hint: str = "") -> str:
+        """Return the column of a role, see `column`.
 
         Raises:
-            DataError: none of the columns; the message lists those of the row.
+            DataError: no such column; the message lists those of the row.
         """
-        column = self.column(names)
+        column = self.column(role, names)
         if column is None:
             raise DataError(
-                f"{self.where}: no column {role!r} (accepted: {', '.join(names)}{hint}). Columns: "
+                f"{self.where}: no column {role!r} (accepted: {', '.join(names or ROLES[role])}{hint}). Columns: "
                 f"{', '.join(map(repr, self.values)) or 'none'}."
             )
         return column
 
-    def text(self, role: str, names: Sequence[str], hint: str = "") -> str:
-        """Return the text in the first of these columns that the row has.
+    def text(self, role: str, names: Sequence[str] = (), hint: str = "") -> str:
+        """Return the text in the column of a role, see `column`.
 
         Raises:
-            DataError: none of the columns, or a value that is not a text.
+            DataError: no such column, or a value that is not a text.
         """
         column = self.required(role, names, hint)
         return text_value(self, column, self.values[column])
@@ -146,8 +146,8 @@ def read_texts(path: str | Path, columns: str | Sequence[str] | None = None) -> 
     rows = located_rows(path)
     hint = "; choose another with --column (columns=…)"
     if columns is None:
-        text = rows[0].column([TEXT_COLUMN])
-        columns = text or [rows[0].required(names[0], names, f", or a column text{hint}") for names in SIDES]
+        text = rows[0].column("text", ["text"])
+        columns = text or [rows[0].required(side, hint=f", or a column text{hint}") for side in SIDES]
     names = [columns] if isinstance(columns, str) else columns
     return [row.text(name, [name.lower()], hint) for row in rows for name in names]
 
@@ -170,7 +170,7 @@ def read_text(path: Path) -> str:
     """
     check_file(path)
     content = path.read_bytes()
-    if content.startswith(GZIP):
+    if content.startswith(b"\x1f\x8b"):
         raise DataError(f"{path} is compressed with gzip. Unpack it first: gunzip {path.name}")
     return decoded(content, str(path))
 
@@ -206,7 +206,7 @@ def _json_rows(path: Path, text: str) -> Iterator[Row]:
     for where, values in documents:
         if not isinstance(values, (dict, str)):
             raise DataError(f"{where}: a row must be a JSON object or a text, not {type(values).__name__}.")
-        yield Row(where, {TEXT_COLUMN: values} if isinstance(values, str) else values)
+        yield Row(where, {"text": values} if isinstance(values, str) else values)
 
 
 def _json(text: str, where: str, single_line: bool = False) -> Any:

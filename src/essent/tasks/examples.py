@@ -7,21 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from essent.errors import DataError
-from essent.tasks.columns import (
-    ANCHOR,
-    CLUSTER,
-    DUPLICATE,
-    GRADE,
-    LABEL,
-    NEGATIVE,
-    POSITIVE,
-    SCORE,
-    SIDES,
-    SPLIT,
-    SUBSET,
-    TEXT,
-    TEXT_COLUMN,
-)
+from essent.tasks.columns import DUPLICATE, ROLES, SCORE, SIDES, TRIPLET
 from essent.tasks.data import Row
 
 PARTS = ("train", "dev", "test")
@@ -91,23 +77,23 @@ def kind_of(rows: Sequence[Row]) -> str:
         DataError: no kind has these columns; the message lists all kinds.
     """
     has = rows[0].column
-    is_labelled_text = has(LABEL) and str(has(ANCHOR)).lower() in TEXT  # even with a column "document"
-    if has(ANCHOR) and has(POSITIVE) and not is_labelled_text:
-        return "triplets" if any(row.column(NEGATIVE) for row in rows) else "retrieval"
+    is_labelled_text = has("label") and str(has("anchor")).lower() in ROLES["text"]  # even with a column "document"
+    if has("anchor") and has("positive") and not is_labelled_text:
+        return "triplets" if any(row.column("negative") for row in rows) else "retrieval"
     is_pair = all(map(has, SIDES))
-    if is_pair and has(SCORE[:-1]):  # every score column but "label"
+    if is_pair and has("score", SCORE):
         return "pairs"
-    if is_pair and (column := has(DUPLICATE)):
+    if is_pair and (column := has("label", DUPLICATE)):
         labels = {_plain(row.values.get(column)) for row in rows}
         if labels <= {*TRUE, *FALSE}:
             return "duplicates"
         is_scored = column.lower() == "label" and not any(map(math.isnan, map(_number, labels)))
         return "pairs" if is_scored else "classification"
-    if not is_pair and has(TEXT) and has(CLUSTER):
+    if not is_pair and has("text") and has("cluster"):
         return "clustering"
-    if (is_pair or has(TEXT)) and has(LABEL):
+    if (is_pair or has("text")) and has("label"):
         return "classification"
-    if has(TEXT) and has(SCORE):
+    if has("text") and has("score"):
         return "pairs"  # two sentences on two lines, as in STR-2022
     known = "; ".join(f"{kind} ({columns})" for kind, columns in COLUMNS.items())
     names = list(map(str, rows[0].values))
@@ -136,12 +122,12 @@ def pairs_from_rows(rows: Sequence[Row]) -> list[Pair]:
 
 def duplicates_from_rows(rows: Sequence[Row]) -> list[tuple[str | bool, ...]]:
     """Convert rows to (first text, second text, whether they are duplicates)."""
-    return [(*(row.text(names[0], names, SAME_KIND) for names in SIDES), _is_duplicate(row)) for row in rows]
+    return [(*(row.text(side, hint=SAME_KIND) for side in SIDES), _is_duplicate(row)) for row in rows]
 
 
 def triplets_from_rows(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     """Convert rows to (anchor, positive, negative)."""
-    return [tuple(row.text(names[0], names, SAME_KIND) for names in (ANCHOR, POSITIVE, NEGATIVE)) for row in rows]
+    return [tuple(row.text(role, hint=SAME_KIND) for role in TRIPLET) for row in rows]
 
 
 def examples_from_rows(rows: Sequence[Row]) -> list[Example]:
@@ -152,7 +138,7 @@ def examples_from_rows(rows: Sequence[Row]) -> list[Example]:
             `split` that is none of train, dev and test or is given in some rows only.
     """
     examples = [Example(_texts(row), _label(row), part_of(row)) for row in rows]
-    check_examples([row.where for row in rows], examples)
+    check_examples("", examples, [row.where for row in rows])
     return examples
 
 
@@ -173,24 +159,27 @@ def answers_from_rows(rows: Sequence[Row]) -> tuple[dict[str, str], dict[str, st
     corpus: dict[str, str] = {}
     relevant: dict[str, dict[str, int]] = {}
     for row in rows:
-        texts = [row.text(role, names, SAME_KIND) for role, names in (("query", ANCHOR), ("positive", POSITIVE))]
+        texts = [row.text(role, hint=SAME_KIND) for role in ("query", "positive")]
         query, document = (ids.setdefault(text, f"{len(ids) + 1}") for text in texts)
         queries[query], corpus[document] = texts
         relevant.setdefault(query, {})[document] = _grade(row)
     return queries, corpus, relevant
 
 
-def check_examples(sources: Sequence[str], examples: Sequence[Example]) -> None:
-    """Check that all examples have the same number of texts, one or two, and that all or none have a part.
+def check_examples(name: str, examples: Sequence[Example], sources: Sequence[str] = ()) -> None:
+    """Check that a task has examples, all with the same number of texts, one or two, and all or none with a part.
 
     Args:
-        sources: of each example, e.g. its file and line, for the message.
+        sources: of each example, e.g. its file and line, for the message; by default its number in the task.
 
     Raises:
-        DataError: an invalid example.
+        DataError: no examples, or an invalid one.
     """
-    for source, (texts, _, part) in zip(sources, examples, strict=True):
-        first = examples[0]
+    if not examples:
+        raise DataError(f"The task {name!r} has no examples.")
+    first = examples[0]
+    for number, (texts, _, part) in enumerate(examples):
+        source = sources[number] if sources else f"{name}, example {number + 1}"
         if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts) or len(texts) not in (1, 2):
             raise DataError(f"{source}: the texts must be a tuple of one or two strings, not {texts!r}.")
         if len(texts) != len(first.texts):
@@ -200,17 +189,6 @@ def check_examples(sources: Sequence[str], examples: Sequence[Example]) -> None:
                 f"{source}: the part (split) is {part!r}. It must be one of {', '.join(PARTS)} in every example, or "
                 "None in all."
             )
-
-
-def check_task_examples(name: str, examples: Sequence[Example]) -> None:
-    """Check the examples of a task.
-
-    Raises:
-        DataError: no examples, or an invalid one; the message contains its number.
-    """
-    if not examples:
-        raise DataError(f"The task {name!r} has no examples.")
-    check_examples([f"{name}, example {number}" for number in range(1, len(examples) + 1)], examples)
 
 
 def check_classes(name: str, classes: Sequence[str]) -> None:
@@ -229,11 +207,11 @@ def check_classes(name: str, classes: Sequence[str]) -> None:
 
 
 def _sentences(row: Row) -> tuple[str, str]:
-    joined = row.column([TEXT_COLUMN])
+    joined = row.column("text", ["text"])
     if joined is None or any(map(row.column, SIDES)):
-        return row.text("sentence1", SIDES[0]), row.text("sentence2", SIDES[1])
+        return row.text("sentence1"), row.text("sentence2")
     # STR-2022 is published with both sentences in one column, a line break between them
-    sentences = [line.strip() for line in row.text(joined, [TEXT_COLUMN]).split("\n") if line.strip()]
+    sentences = [line.strip() for line in row.text("text", ["text"]).split("\n") if line.strip()]
     if len(sentences) != 2:
         raise DataError(
             f"{row.where}: the column {joined!r} must contain two sentences on two lines, not {len(sentences)}. For "
@@ -243,7 +221,7 @@ def _sentences(row: Row) -> tuple[str, str]:
 
 
 def _score(row: Row) -> float:
-    score = row.values[row.required("score", SCORE)]
+    score = row.values[row.required("score")]
     number = math.nan if isinstance(score, bool) else _number(score)
     if not math.isfinite(number):
         raise DataError(f"{row.where}: 'score' must be a finite number, not {score!r}.")
@@ -251,7 +229,7 @@ def _score(row: Row) -> float:
 
 
 def _subset(row: Row) -> str | None:
-    column = row.column(SUBSET)
+    column = row.column("subset")
     subset = None if column is None else row.values[column]
     if isinstance(subset, bool) or not isinstance(subset, (str, int, type(None))) or subset == "":
         raise DataError(f"{row.where}: 'subset' must be a text or a whole number, not {subset!r}.")
@@ -259,7 +237,7 @@ def _subset(row: Row) -> str | None:
 
 
 def _is_duplicate(row: Row) -> bool:
-    column = row.column(DUPLICATE) or row.required("label", SCORE, SAME_KIND)
+    column = row.required("label", (*DUPLICATE, *SCORE), SAME_KIND)
     label = _plain(row.values[column])
     if label not in {*TRUE, *FALSE}:
         raise DataError(f"{row.where}: {column!r} must be 1 for duplicates or 0, not {label!r}.")
@@ -268,7 +246,7 @@ def _is_duplicate(row: Row) -> bool:
 
 def _grade(row: Row) -> int:
     """Return the relevance of a row's document; 1 without such a column."""
-    column = row.column(GRADE)
+    column = row.column("relevance")
     grade = "1" if column is None else _plain(row.values[column])
     number = float(grade in TRUE) if grade in {*TRUE, *FALSE} else _number(grade)
     if not number.is_integer():
@@ -278,18 +256,16 @@ def _grade(row: Row) -> int:
 
 def _texts(row: Row) -> tuple[str, ...]:
     if all(map(row.column, SIDES)):
-        return tuple(row.text(names[0], names) for names in SIDES)
-    return (row.text("text", TEXT, "; for pairs sentence1 and sentence2"),)
+        return tuple(map(row.text, SIDES))
+    return (row.text("text", hint="; for pairs sentence1 and sentence2"),)
 
 
 def _label(row: Row) -> str:
-    column = row.column(LABEL) or row.column(CLUSTER) or row.required("label", LABEL)
+    column = row.required("label", (*ROLES["label"], *ROLES["cluster"]))
     label: Any = row.values[column]
     label = label.item() if hasattr(label, "item") else label  # a NumPy scalar of a data frame
-    if (
-        isinstance(label, float) and label.is_integer()
-    ):  # pandas reads a column of whole numbers with a missing value as floats
-        label = int(label)
+    if isinstance(label, float) and label.is_integer():
+        label = int(label)  # pandas reads a column of whole numbers with a missing value as floats
     if not isinstance(label, (str, int)) or not str(label).strip():
         raise DataError(f"{row.where}: {column!r} must be a text, a whole number, true or false, not {label!r}.")
     return str(label).lower() if isinstance(label, bool) else str(label)
@@ -297,7 +273,7 @@ def _label(row: Row) -> str:
 
 def part_of(row: Row) -> str | None:
     """Return the part of a row, of train, dev and test; None without one."""
-    column = row.column(SPLIT)
+    column = row.column("split")
     if column is None or row.values[column] is None:
         return None
     part = PART_NAMES.get(_plain(row.values[column]))

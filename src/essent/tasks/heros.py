@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import takewhile
+from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ import numpy as np
 from essent._core.registry import did_you_mean
 from essent.errors import DataError
 from essent.tasks.base import Task, unit_rows
-from essent.tasks.comparison import wilson
+from essent.tasks.comparison import LEVEL, interval, wilson
 from essent.tasks.data import Row, hub_rows, located_rows, text_value
 from essent.tasks.examples import SUBSETS, MinimalPair
 from essent.tasks.pairs import SAME_COSINE
@@ -35,7 +36,6 @@ CHANGED = ("Antonym", "Random MLM", "Negation (Main)", "Negation (Antonym)")  # 
 NEGATIONS = CHANGED[2:]
 HUB = "dcml0714/Heros"
 RESAMPLES = 2000
-CONFIDENCE = 0.95
 ROUNDING = 1e-12  # a baseline closer to 1 leaves only rounding to normalize by
 
 # Groups of compared subsets, by their name in a sentence.
@@ -72,8 +72,8 @@ class Comparison:
         """Return "Ranks a negation above a synonym in 83 % of the cases (95 % interval 64–93 %, 20 originals)."."""
         share, low, high = (f"{100 * value:.0f}" for value in (self.share, self.low, self.high))
         originals = f"{self.originals} original{'s' * (self.originals != 1)}"
-        interval = f"{100 * CONFIDENCE:.0f} % interval {low}–{high} %"
-        return f"Ranks {self.above} above {self.below} in {share} % of the cases ({interval}, {originals})."
+        cases = f"{share} % of the cases ({100 * LEVEL:.0f} % interval {low}–{high} %, {originals})"
+        return f"Ranks {self.above} above {self.below} in {cases}."
 
 
 @dataclass(frozen=True)
@@ -132,12 +132,12 @@ class HerosTask(Task):
         baseline = float(originals[:half].mean(axis=0) @ originals[half:].mean(axis=0)) if half else math.nan
         sizes = counts.sum(axis=1)  # (S,)
         means = sums.sum(axis=1) / np.maximum(sizes, 1)
-        columns = (normalize(means, baseline), *_intervals(originals, sums, counts), means)
+        low, high = _intervals(originals, sums, counts)
+        columns = {"similarity": normalize(means, baseline), "low": low, "high": high, "cosine": means}
         subsets = {}
-        for subset, size, *scores in zip(SUBSETS, sizes, *columns, strict=True):
-            named = zip(("similarity", "low", "high", "cosine"), map(float, scores), strict=True)
-            if size:
-                subsets[subset] = {"n": int(size), **{name: value for name, value in named if math.isfinite(value)}}
+        for row in np.flatnonzero(sizes):
+            scores = {name: float(column[row]) for name, column in columns.items() if math.isfinite(column[row])}
+            subsets[SUBSETS[row]] = {"n": int(sizes[row]), **scores}
         comparisons = _compare(sums, counts)
         metrics = {
             "similarity": {subset: s["similarity"] for subset, s in subsets.items() if "similarity" in s},
@@ -146,7 +146,7 @@ class HerosTask(Task):
         }
         provenance = self._provenance(
             originals=len(originals),
-            bootstrap={"resamples": RESAMPLES, "seed": 0, "confidence": CONFIDENCE},
+            bootstrap={"resamples": RESAMPLES, "seed": 0, "confidence": LEVEL},
             comparisons=[asdict(comparison) for comparison in comparisons],
         )
         notes = []
@@ -178,18 +178,16 @@ def _intervals(originals: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> n
     Originals are resampled within each half, together with their pairs. Baseline and means are recomputed per sample,
     because the baseline is an estimate too.
     """
-    ends, half = np.full((2, len(sums)), math.nan), len(originals) // 2
+    half = len(originals) // 2
     if half < 2:  # every sample of a half with one original is the same
-        return ends
+        return np.full((2, len(sums)), math.nan)
     rng = np.random.default_rng(0)
     resampled = [rng.multinomial(n, np.full(n, 1 / n), RESAMPLES) for n in (half, len(originals) - half)]
     first, second = (times / times.shape[1] for times in resampled)  # (R,half), (R,O-half)
     baselines = np.einsum("rd,rd->r", first @ originals[:half], second @ originals[half:])  # (R,)
     times = np.concatenate(resampled, axis=1).astype(np.float64)  # (R,O)
     similarities = normalize(_means(sums @ times.T, counts @ times.T), baselines)  # (S,R)
-    for row in np.flatnonzero(np.isfinite(similarities).any(axis=1)):  # a rare subset may be missing from a sample
-        ends[:, row] = np.nanquantile(similarities[row], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return ends
+    return np.transpose([interval(row) for row in similarities])  # a rare subset may be missing from a sample
 
 
 def _compare(sums: np.ndarray, counts: np.ndarray) -> list[Comparison]:
@@ -198,9 +196,9 @@ def _compare(sums: np.ndarray, counts: np.ndarray) -> list[Comparison]:
     for below, reference in REFERENCES.items():
         for above, members in GROUPS.items():
             margins = means[[SUBSETS.index(member) for member in members]] - means[SUBSETS.index(reference)]  # (M,O)
-            comparable = np.isfinite(margins).sum(axis=0)
-            if originals := int(np.count_nonzero(comparable)):
-                shares = (margins > SAME_COSINE).sum(axis=0)[comparable > 0] / comparable[comparable > 0]
+            margins = margins[:, np.isfinite(margins).any(axis=0)]
+            if originals := margins.shape[1]:
+                shares = (margins > SAME_COSINE).sum(axis=0) / np.isfinite(margins).sum(axis=0)
                 share = float(shares.mean())
                 comparisons.append(Comparison(above, below, share, *wilson(share, originals), originals))
     return comparisons
@@ -269,16 +267,31 @@ def load_heros(data: str | Path | None = None) -> HerosTask:
         (120, 20)
     """
     scheme, _, repo = str(data or "hub").partition(":")
+    notes: tuple[str, ...] = ()
     if scheme == "hub":
         repo = repo or HUB
         rows = hub_rows(repo, None, "train", "--data FILE, the heros.tsv of that data set or any file with its columns")
-        name, source = "heros" if repo == HUB else Path(repo).name, {"source": f"hub:{repo}", "revision": None}
-        notes: tuple[str, ...] = (f"The revision of {repo} is not pinned: none could be confirmed.",)
+        name = "heros" if repo == HUB else Path(repo).name
+        source: dict[str, Any] = {"source": f"hub:{repo}", "revision": None}
+        notes = (f"The revision of {repo} is not pinned: none could be confirmed.",)
     else:
         rows, name = located_rows(Path(str(data)), number_columns=True), Path(str(data)).stem
-        source, notes = {"source": str(data)}, ()
-    pairs, columns = _pairs_of_rows(rows)
-    return HerosTask(name, tuple(pairs), source={**source, **columns}, notes=notes)
+        source = {"source": str(data)}
+    if rows[0].column("subset"):
+        pairs = [_pair_of_row(row) for row in rows]
+        source["columns_read"] = "by name, one row per pair"
+    else:
+        columns, source["columns_read"] = _columns(rows)
+        source["columns"] = columns
+        pairs = [
+            MinimalPair(_sentence(row, columns[ORIGINAL]), text, subset)
+            for row in rows
+            for subset, column in columns.items()
+            if subset != ORIGINAL and (text := _cell(row, column))
+        ]
+    if not pairs:
+        raise DataError(f"From {rows[0].where} on, no row has a changed sentence.")
+    return HerosTask(name, tuple(pairs), source=source, notes=notes)
 
 
 ORIGINAL, BARE = "Original", "Negation"  # a role, and a column name that may be either negation
@@ -294,26 +307,10 @@ ROLES |= {"originalsentence": ORIGINAL, "sentence": ORIGINAL, "random": "Random 
 ROLES |= {"mlm": "Random MLM", "mainnegation": "Negation (Main)", "antonymnegation": "Negation (Antonym)"}
 
 
-def _pairs_of_rows(rows: list[Row]) -> tuple[list[MinimalPair], dict[str, Any]]:
-    """Convert rows of an original with a column per change, or rows of a pair; also return how they were read."""
-    if rows[0].column(("subset",)):
-        return [_pair_of_row(row) for row in rows], {"columns_read": "by name, one row per pair"}
-    columns, how_read = _columns(rows)
-    pairs = [
-        MinimalPair(_sentence(row, columns[ORIGINAL]), text, subset)
-        for row in rows
-        for subset, column in columns.items()
-        if subset != ORIGINAL and (text := _cell(row, column))
-    ]
-    if not pairs:
-        raise DataError(f"From {rows[0].where} on, no row has a changed sentence.")
-    return pairs, {"columns_read": how_read, "columns": columns}
-
-
 def _pair_of_row(row: Row) -> MinimalPair:
     original = row.required("original", ("original", "sentence1"))
     changed = row.required("converted", ("converted", "changed", "sentence2", "changed sentence"))
-    subset = row.values[row.required("subset", ("subset",))]
+    subset = row.values[row.required("subset")]
     role = ROLES.get(_letters(subset))
     if role not in SUBSETS:
         raise DataError(f"{row.where}: unknown subset {subset!r} of HEROS. {did_you_mean(str(subset), list(SUBSETS))}")
@@ -337,8 +334,9 @@ def _sentence(row: Row, column: str) -> str:
 def _columns(rows: list[Row]) -> tuple[dict[str, str], str]:
     """Return the columns of the originals and of each subset, by role, and how they were identified."""
     names = list(dict.fromkeys(name for row in rows for name in row.values))
-    by_role = {role: [name for name in names if ROLES.get(_letters(name)) == role] for role in (ORIGINAL, *SUBSETS)}
-    bare = [name for name in names if ROLES.get(_letters(name)) == BARE]  # without the verb
+    in_order = (ORIGINAL, *SUBSETS, BARE)
+    by_role = {role: [name for name in names if ROLES.get(_letters(name)) == role] for role in in_order}
+    bare = by_role.pop(BARE)  # without the verb
     for role, columns in by_role.items():
         if len(columns) > 1:
             raise DataError(f"{rows[0].where}: several columns mean {role!r}: {', '.join(map(repr, columns))}.")
@@ -390,4 +388,4 @@ def _changed_span(before: list[str], after: list[str]) -> tuple[int, int]:
 
 def _common_words(first: list[str], second: list[str]) -> int:
     """Return the length of the common prefix."""
-    return len(list(takewhile(lambda words: words[0] == words[1], zip(first, second, strict=False))))
+    return len(list(takewhile(bool, map(eq, first, second))))

@@ -17,9 +17,9 @@ import numpy as np
 
 from essent._core.lazy import needs_torch
 from essent.errors import DataError, InputError
-from essent.tasks.base import LabeledTask, Statistic
+from essent.tasks.base import LabeledTask, Scorer
 from essent.tasks.comparison import wilson, with_interval
-from essent.tasks.examples import Example, check_classes, check_task_examples
+from essent.tasks.examples import Example, check_classes, check_examples
 from essent.tasks.pairs import correlations, weighted_correlation
 from essent.tasks.result import Result
 
@@ -66,7 +66,7 @@ class LabelTask(LabeledTask):
     chosen_on: bool = False
 
     def __post_init__(self) -> None:
-        check_task_examples(self.name, self.examples)
+        check_examples(self.name, self.examples)
         if not isinstance(self.folds, int) or self.folds < 2:
             raise InputError(f"{self.name}: folds={self.folds!r}: cross-validation needs at least 2 folds.")
         if self.shots and (self.scale is not None or any(type(shot) is not int or shot < 1 for shot in self.shots)):
@@ -246,18 +246,19 @@ class LabelTask(LabeledTask):
             first, second = np.split(np.asarray(vectors, np.float64), 2)
             vectors = np.hstack([np.abs(first - second), first * second])  # (N,2D)
         folds = np.zeros(len(self), dtype=int)
-        has_class = (self._labels < len(self.classes)) | (
-            self.scale is not None
-        )  # unknown classes do not choose the strength
+        # classes without training examples do not choose the strength
+        has_class = (self._labels < len(self.classes)) | (self.scale is not None)
         train, dev = self._is_learned, (self._parts == "dev") & has_class
         if not dev.any():
-            folds[train] = self._folds(np.flatnonzero(train))
+            learned = list(compress(self.examples, train))
+            classes = None if self.scale is not None else [example.target for example in learned]
+            texts = None if self.nested else [example.texts for example in learned]  # SentEval splits equal texts
+            folds[train] = spread_folds(len(learned), self.folds, SEED, classes, texts)
         if "" in self._parts:
             fit = cross_validated(vectors, self.targets, folds, self.strengths, nested=self.nested)
-            probabilities, strengths = fit
         else:
-            probabilities, strength = held_out(vectors, self.targets, train, dev, folds, self.strengths)
-            strengths = [strength]
+            fit = held_out(vectors, self.targets, train, dev, folds, self.strengths)
+        probabilities, strengths = fit
         predicted = probabilities.argmax(axis=1) if self.scale is None else probabilities @ self._class_values  # (N,)
         predictions = [predicted[self.is_scored]]
         for shot in self.shots:
@@ -270,28 +271,23 @@ class LabelTask(LabeledTask):
             predictions.append(np.where(times > 0, shares, mean))
         return np.concatenate(predictions), probabilities[self.is_scored], strengths
 
-    def _folds(self, members: np.ndarray) -> np.ndarray:
-        """Return the fold of each member: classes are spread evenly and shuffled by the seed."""
-        classes = None if self.scale is not None else [self.examples[row].target for row in members]
-        texts = None if self.nested else [self.examples[row].texts for row in members]  # SentEval splits equal texts
-        return spread_folds(len(members), self.folds, SEED, classes, texts)
-
-    def statistic(self, score: str) -> Statistic | None:
-        """Return macro-F1 or Pearson's correlation ×100 in draws of the scored examples; None for accuracies."""
-        gold = self._gold
+    def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
+        """Return macro-F1, Pearson's correlation or an accuracy ×100 in draws of the scored examples."""
+        gold, values = self._gold, self.values(evidence, score)
         if score == "f1_macro":
-            return lambda predicted, counts: f1_macro(gold, predicted, counts, len(self._all_classes))
+            classes, predicted = len(self._all_classes), values.astype(np.int64)
+            return lambda counts: np.stack([f1_macro(gold, row, counts, classes) for row in predicted])
         if score == "pearson":
-            return lambda expected, counts: 100 * weighted_correlation(expected[None], gold[None], counts)
-        return None
+            return lambda counts: (
+                100 * np.stack([weighted_correlation(row[None], gold[None], counts) for row in values])
+            )
+        return super().scorer(evidence, score)
 
     def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
         """Return per example (R,U) how often its prediction is correct, or the predicted class or expected score."""
         number = 1 + self.shots.index(int(score.partition("@")[2])) if "@" in score else 0
         values = evidence[:, number * self.units : (number + 1) * self.units]
-        if score == "accuracy":
-            values = (values == self._gold).astype(np.float64)
-        return values.astype(np.int64) if score == "f1_macro" else values
+        return (values == self._gold).astype(np.float64) if score == "accuracy" else values
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         if not self.units:
@@ -311,8 +307,9 @@ class LabelTask(LabeledTask):
             metrics["accuracy"] = share(self._class_values[probabilities.argmax(axis=1)] == nearest)
             if below := int((gold < lowest).sum()):
                 notes.append(f"{below} gold scores are below {lowest} and count as the class {lowest}.")
-        fit: dict[str, Any] = {"strengths": strengths, "classes": self.classes, "seed": SEED}
-        return self._scored(metrics, evidence, notes, protocol=self.protocol, **fit)
+        return self._scored(
+            metrics, evidence, notes, protocol=self.protocol, strengths=strengths, classes=self.classes, seed=SEED
+        )
 
 
 def spread_folds(
@@ -330,12 +327,11 @@ def spread_folds(
     """
     shuffled = np.random.default_rng(seed).permutation(count)
     first_members: dict[Hashable, int] = {}
-    first_of_group = [
-        first_members.setdefault(int(row) if groups is None else groups[row], int(row)) for row in shuffled
-    ]
+    groups = range(count) if groups is None else groups
+    first_of_group = [first_members.setdefault(groups[row], int(row)) for row in shuffled]
     representatives = shuffled[first_of_group == shuffled]  # one member of each group
     if strata is not None:
-        codes = np.unique(np.array([str(stratum) for stratum in strata]), return_inverse=True)[1]
+        codes = np.unique(np.array(list(map(str, strata))), return_inverse=True)[1]
         representatives = representatives[np.argsort(codes[representatives], kind="stable")]
     fold = np.empty(count, dtype=int)
     fold[representatives] = np.arange(len(representatives)) % folds
@@ -377,8 +373,6 @@ def f1_macro(gold: np.ndarray, predicted: np.ndarray, counts: np.ndarray, classe
 
 def share(correct: np.ndarray) -> dict[str, float]:
     """Return the percentage of correct predictions, with Wilson's 95 % interval."""
-    if not len(correct):
-        return dict.fromkeys(("all", "low", "high"), math.nan)
     mean = float(np.mean(correct))
     low, high = wilson(mean, len(correct))
     return {"all": 100 * mean, "low": 100 * low, "high": 100 * high}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from essent._core.registry import did_you_mean
-from essent._core.texts import distinct_texts
 from essent.errors import DataError, InputError, UnknownNameError
-from essent.tasks.base import LabeledTask, Task, as_matrix
+from essent.tasks.base import LabeledTask, Task, encode_distinct
 from essent.tasks.catalogue import ON_HUB, Clusters, DataSet, Labels, Pairs, find_row, task_names
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.columns import check_roles
@@ -40,6 +40,7 @@ OF_ROWS: dict[str, tuple[Callable[..., LabeledTask], Callable[[Sequence[Row]], l
     "classification": (LabelTask, examples_from_rows),
     "clustering": (ClusterTask, examples_from_rows),
 }
+EACH_PART = f".{{{','.join(PARTS)}}}"  # in a file's name
 
 
 def load_task(
@@ -85,20 +86,27 @@ def load_task(
     kind, colon, target = str(name).partition(":")
     if colon and kind == "geometry":
         return GeometryTask.of_pairs(load_pairs(target, data, columns=columns))
-    if colon and kind in COLUMNS:
-        return _task_of_kind(kind, target, data, columns)
-    path = Path(name)
-    if is_beir(path):
+    if not colon or kind not in COLUMNS:
+        kind, target = "", str(name)
+    path, folder = Path(target), None if data is None else Path(data)
+    if kind in ("", "retrieval") and (is_beir(path) or (kind and path.is_dir())):
         return beir_task(path)
-    if isinstance(name, Path) or _is_file_name(path):
-        return _task_of_file(path, columns=columns)
+    if isinstance(name, Path) or path.suffix.lower() in SUFFIXES or len(path.parts) > 1:
+        return _task_of_file(path, kind, columns)
+    base, _, part = target.partition(".")
     try:
-        row, split = find_row(str(name))
+        data_set, split = find_row(base if kind else target)
     except UnknownNameError:
         if path.exists():
-            return _task_of_file(path, columns=columns)
+            return _task_of_file(path, kind, columns)
         raise
-    return _task_of_catalogue(row, split, None if data is None else Path(data))
+    if kind in ("", data_set.kind):
+        return _task_of_catalogue(*find_row(target), folder)
+    rows, source, _ = _rows_of_catalogue(data_set, split, folder)
+    rows = [row for row in rows if part_of(row) in (None, part or "test")]
+    if not rows:
+        raise DataError(f"The data set {base!r} has no part {part or 'test'!r}.")
+    return _task_of_rows(kind, f"{kind}.{target}", rows, source)
 
 
 def load_pairs(
@@ -152,7 +160,7 @@ def as_task(
         )
     rows = rows_in_memory(source, "data" if number == 1 else f"data {number}", columns)
     kind = kind_of(rows)
-    return _task_of_rows(kind, kind if number == 1 else f"{kind} {number}", rows, _source("memory", columns))
+    return _task_of_rows(kind, kind if number == 1 else f"{kind} {number}", rows, {"source": "memory"}, columns)
 
 
 def load_labelled(
@@ -189,9 +197,7 @@ class TaskScorer:
 
     def __call__(self, estimator: Any, X: Any = None, y: Any = None) -> float:
         """Score a fitted transformer's vectors of the task's texts, ×100; `X` and `y` are ignored."""
-        distinct, rows = distinct_texts(self.task.texts())
-        vectors = as_matrix(estimator.transform(distinct), distinct)
-        evidence = self.task.evidence(vectors, rows.tolist())
+        evidence = self.task.evidence(*encode_distinct(estimator.transform, self.task.texts()))
         return float(self.task.scores(evidence[None], self.score)[0])
 
 
@@ -263,12 +269,11 @@ def _rows_of_catalogue(row: DataSet, split: str, data: Path | None) -> tuple[lis
         DataError: nothing to read; the message lists the searched files.
     """
     stem, scale = getattr(row, "stem", None) or row.name, getattr(row, "scale", None)
-    candidates: list[dict[str | None, str]] = [{None: stem}]  # names by part, without suffix; the preferred file first
+    names = [stem]  # without suffix; the preferred one first
     if isinstance(row, Pairs):
-        candidates = [{None: f"{stem}.{split}"}, *(candidates if split == "test" else [])]
+        names = [f"{stem}.{split}", *[stem] * (split == "test")]
     elif isinstance(row, Labels):
-        candidates = [{part: f"{stem}.{part}" for part in PARTS}, *([] if scale else candidates)]
-    names = [candidate.get(None, f"{stem}.{{{','.join(PARTS)}}}") for candidate in candidates]
+        names = [stem + EACH_PART, *[stem] * (scale is None)]
     root = data or Path("DIR")
     folders = (root / ("sts" if scale else row.kind), root)
     suffixes = ",".join(suffix[1:] for suffix in SUFFIXES)
@@ -278,18 +283,19 @@ def _rows_of_catalogue(row: DataSet, split: str, data: Path | None) -> tuple[lis
     if not data.is_dir():
         reason = "is a file. To score it, give its path as the task" if data.is_file() else "does not exist"
         raise DataError(f"The data folder {data} {reason}.")
-    for folder in folders:
-        for candidate in candidates:
-            paths = {part: [folder / f"{name}{suffix}" for suffix in SUFFIXES] for part, name in candidate.items()}
-            files = {part: next(filter(Path.is_file, paths[part]), None) for part in paths}
-            if all(file or part == "dev" for part, file in files.items()):
-                source = {"source": str(next(iter(files.values())))}
-                return _rows_of_parts(files), source | ({"split": split} if isinstance(row, Pairs) else {}), []
+    for folder, name in product(folders, names):
+        files: dict[str | None, Path | None] = {}
+        for part in PARTS if name.endswith(EACH_PART) else (None,):
+            file = name.replace(EACH_PART, f".{part}")
+            files[part] = next(filter(Path.is_file, (folder / f"{file}{suffix}" for suffix in SUFFIXES)), None)
+        if all(file or part == "dev" for part, file in files.items()):
+            source = {"source": str(next(iter(files.values())))}
+            return _rows_of_parts(files.items()), source | ({"split": split} if isinstance(row, Pairs) else {}), []
     raise DataError(f"No data for {row.name!r} in {data}. Expected {expected}.")
 
 
 def _rows_of_hub(row: DataSet, split: str, instead: str) -> tuple[list[Row], dict[str, Any], list[str]]:
-    if isinstance(row, Clusters) or row.hub is None or split not in (row.hub_splits or {split: ""}):
+    if isinstance(row, Clusters) or row.hub is None or (row.hub_splits and split not in row.hub_splits):
         name = row.name if split == "test" else f"{row.name}.{split}"
         raise DataError(f"{name!r} is not on the hub. Give {instead}.")
     source: dict[str, Any] = {"source": f"hub:{row.hub}", "revision": row.revision}
@@ -306,71 +312,43 @@ def _rows_of_hub(row: DataSet, split: str, instead: str) -> tuple[list[Row], dic
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def _task_of_rows(kind: str, name: str, rows: Sequence[Row], source: Mapping[str, Any]) -> LabeledTask:
+def _task_of_rows(
+    kind: str, name: str, rows: Sequence[Row], source: Mapping[str, Any], columns: Mapping[str, str] | None = None
+) -> LabeledTask:
     """Create a task of a kind from rows.
 
     Raises:
         DataError: a missing column or an invalid value; the message contains file and line.
     """
+    source = {**source, "columns": dict(columns)} if columns else source
     if kind == "retrieval":  # a document equal to the query is no answer, unless labelled as one
         return RetrievalTask(name, *answers_from_rows(rows), ignore_identical_ids=True, source=source)
     task_class, convert = OF_ROWS[kind]
     return task_class(name, tuple(convert(rows)), source=source)
 
 
-def _source(name: str, columns: Mapping[str, str] | None) -> dict[str, Any]:
-    return {"source": name, **({"columns": dict(columns)} if columns else {})}
-
-
-def _task_of_file(path: Path, kind: str | None = None, columns: Mapping[str, str] | None = None) -> LabeledTask:
+def _task_of_file(path: Path, kind: str, columns: Mapping[str, str] | None) -> LabeledTask:
     """Create a task from a file, by default of the kind of its columns; a given kind is part of the task's name.
 
     If the file is NAME.train.jsonl and contains labelled texts, its siblings NAME.dev.jsonl and NAME.test.jsonl are
     read as well (or the siblings of NAME.dev.jsonl, or of NAME.test.jsonl).
     """
     rows = located_rows(path, columns=columns)
-    prefix, source, kind = f"{kind}." if kind else "", _source(str(path), columns), kind or kind_of(rows)
-    name, _, part = path.stem.rpartition(".")
+    prefix, title, kind = f"{kind}." if kind else "", path.stem, kind or kind_of(rows)
+    name, _, part = title.rpartition(".")
     files = {other: path.with_name(f"{name}.{other}{path.suffix}") for other in PART_NAMES}
     files = {other: file for other, file in files.items() if file.is_file()}
     if kind == "classification" and name and part in files and len(files) > 1:
-        return _task_of_rows(kind, prefix + name, _rows_of_parts(files, columns), source)
-    return _task_of_rows(kind, prefix + path.stem, rows, source)
+        title, rows = name, _rows_of_parts(files.items(), columns)
+    return _task_of_rows(kind, prefix + title, rows, {"source": str(path)}, columns)
 
 
 def _rows_of_parts(
-    files: Mapping[str, Path | None] | Mapping[str | None, Path | None], columns: Mapping[str, str] | None = None
+    files: Iterable[tuple[str | None, Path | None]], columns: Mapping[str, str] | None = None
 ) -> list[Row]:
-    read = {part: located_rows(path, columns=columns) for part, path in files.items() if path}
-    return [row for part, rows in read.items() for row in _with_part(rows, part)]
+    return [row for part, path in files if path for row in _with_part(located_rows(path, columns=columns), part)]
 
 
 def _with_part(rows: list[Row], part: str | None) -> list[Row]:
     """Set the part of all rows; None leaves them unchanged."""
-    if part is None:
-        return rows
-    without = [{name: cell for name, cell in row.values.items() if name.lower() != "split"} for row in rows]
-    return [Row(row.where, {**cells, "split": part}) for row, cells in zip(rows, without, strict=True)]
-
-
-def _task_of_kind(kind: str, name: str, data: str | Path | None, columns: Mapping[str, str] | None) -> LabeledTask:
-    """Read a file, or the test part or another part of a data set of the catalogue, as the given kind."""
-    path = Path(name)
-    if kind == "retrieval" and (path.is_dir() or is_beir(path)):
-        return beir_task(path)
-    if path.exists() or _is_file_name(path):
-        return _task_of_file(path, kind, columns)
-    base, _, part = name.partition(".")
-    data_set, split = find_row(base)
-    folder = None if data is None else Path(data)
-    if data_set.kind == kind:
-        return _task_of_catalogue(*find_row(name), folder)
-    rows, source, _ = _rows_of_catalogue(data_set, split, folder)
-    rows = [row for row in rows if part_of(row) in (None, part or "test")]
-    if not rows:
-        raise DataError(f"The data set {base!r} has no part {part or 'test'!r}.")
-    return _task_of_rows(kind, f"{kind}.{name}", rows, source)
-
-
-def _is_file_name(path: Path) -> bool:
-    return path.suffix.lower() in SUFFIXES or len(path.parts) > 1
+    return [row._replace(values={**row.values, "split": part}) for row in rows] if part else rows

@@ -21,7 +21,7 @@ import numpy as np
 
 from essent._core.lazy import needs_torch
 from essent.errors import DataError, InputError
-from essent.tasks.base import LabeledTask, Scorer, Statistic, unit_rows
+from essent.tasks.base import LabeledTask, Scorer, unit_rows
 from essent.tasks.comparison import with_interval
 from essent.tasks.data import rows_in_memory
 from essent.tasks.examples import Pair, pairs_from_rows
@@ -58,17 +58,6 @@ class CosineTask(LabeledTask):
         """Compute the cosines (E,) of the pairs in `compared()`."""
         units, pairs = unit_rows(vectors), np.asarray(rows)[self.compared()]  # (M,D), (E,2)
         return np.asarray(np.einsum("pd,pd->p", units[pairs[:, 0]], units[pairs[:, 1]]))
-
-    def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
-        """Return ranks instead of cosines, because two recipes' cosines have different scales."""
-        return ranks_of(evidence)
-
-
-def ranks_of(values: np.ndarray) -> np.ndarray:
-    """Rank values along the last axis; ties get their mean rank."""
-    from scipy.stats import rankdata
-
-    return np.asarray(rankdata(values, axis=-1))
 
 
 class Order:
@@ -290,10 +279,10 @@ class DuplicateTask(CosineTask):
     def _gold(self) -> np.ndarray:
         return np.array([pair[2] for pair in self.pairs], dtype=np.float64)
 
-    def statistic(self, score: str) -> Statistic:
+    def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
         """Return average precision ×100 in draws of the pairs, the most similar first."""
-        gold = self._gold
-        return lambda ranks, counts: _average_precision(Order(-ranks), gold, counts)
+        gold, orders = self._gold, [Order(-cosines) for cosines in evidence]
+        return lambda counts: np.stack([_average_precision(order, gold, counts) for order in orders])
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         cosines, gold = self.evidence(vectors, rows), self._gold

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
 
 import numpy as np
 import torch
-from scipy.special import expit, softmax
+from scipy.special import softmax
 from torch.nn.functional import softplus
 
 from essent.tasks.labels import STRENGTHS
@@ -60,15 +61,12 @@ def cross_validated(
         Probabilities (N,K), and the strength chosen for each fold.
     """
     count = int(folds.max()) + 1
-    inner_folds = [(first, second) for first in range(count) for second in range(first) if nested and count > 2]
+    inner_folds = list(combinations(range(count), 2)) if nested and count > 2 else []
+    strengths = [strengths[len(strengths) // 2]] if nested and count == 2 else strengths
     if inner_folds and (count + len(inner_folds)) * targets.size > MAX_LOGITS:
         inner_folds = [(fold, (fold + 1) % count) for fold in range(count)]
     excluded = [*((fold, fold) for fold in range(count)), *inner_folds]
     used = np.stack([(folds != first) & (folds != second) for first, second in excluded], axis=1)  # (N,B)
-    if nested and not inner_folds:
-        strengths = strengths[: len(strengths) // 2 + 1]
-        *_, logits = logits_by_strength(scaled(vectors), targets, used, strengths)
-        return as_probabilities(logits[np.arange(len(folds)), folds]), [strengths[-1]] * count
 
     def inner_scores(scores: np.ndarray) -> np.ndarray:
         table = np.full((count, count), np.nan)  # score of the inner fold `column` if fold `row` is the test fold
@@ -77,10 +75,9 @@ def cross_validated(
             table[second, first] = scores[folds == first, problem].mean()
         return np.asarray(np.nanmean(table, axis=1))
 
-    validated = ~used & (np.arange(len(excluded)) >= (count if nested else 0))
-    groups, score_groups = (folds, inner_scores) if nested else (None, None)
+    validated = ~used & (np.arange(len(excluded)) >= (count if inner_folds else 0))
     fits = logits_by_strength(scaled(vectors), targets, used, strengths)
-    logits, best = _best(fits, targets, validated, folds, groups, score_groups)
+    logits, best = _best(fits, targets, validated, folds, inner_scores if inner_folds else None)
     return as_probabilities(logits), [strengths[index] for index in np.resize(best, count)]
 
 
@@ -91,7 +88,7 @@ def held_out(
     dev: np.ndarray,
     folds: np.ndarray,
     strengths: Sequence[float] = STRENGTHS,
-) -> tuple[np.ndarray, float]:
+) -> tuple[np.ndarray, list[float]]:
     """Fit on the training rows with the strength that is best on the dev rows, and predict all rows.
 
     Without dev rows, cross-validation over the training rows chooses the strength.
@@ -101,7 +98,7 @@ def held_out(
         folds: index of each training row's fold (N,), read only without a dev part.
 
     Returns:
-        Probabilities (N,K) of all rows, and the strength.
+        Probabilities (N,K) of all rows, and the strength as a list.
     """
     if dev.any():
         used, validated = train[:, None], dev[:, None]
@@ -111,7 +108,7 @@ def held_out(
         validated = np.stack([np.zeros_like(train), *members], axis=1)
     fits = logits_by_strength(scaled(vectors, train), targets, used, strengths)
     logits, best = _best(fits, targets, validated, np.zeros(len(train), int))
-    return as_probabilities(logits), strengths[best[0]]
+    return as_probabilities(logits), [strengths[best[0]]]
 
 
 def predict_from_few(vectors: np.ndarray, targets: np.ndarray, used: np.ndarray, strength: float = 1.0) -> np.ndarray:
@@ -122,8 +119,7 @@ def predict_from_few(vectors: np.ndarray, targets: np.ndarray, used: np.ndarray,
     Args:
         used: (N,B), masks of the training sets.
     """
-    logits = next(logits_by_strength(scaled(vectors), targets, used, (strength,)))  # (N,B,K)
-    return np.asarray(logits[..., 0] > 0 if logits.shape[2] == 1 else logits.argmax(axis=2), int)
+    return as_classes(next(logits_by_strength(scaled(vectors), targets, used, (strength,))))
 
 
 def _best(
@@ -131,43 +127,41 @@ def _best(
     targets: np.ndarray,
     validated: np.ndarray,
     problems: np.ndarray,
-    groups: np.ndarray | None = None,
-    score_groups: Callable[[np.ndarray], np.ndarray] | None = None,
+    score_problems: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return each row's logits (N,K) at the strength that is best for its group, and the best strengths' indices (G,).
+    """Return each row's logits (N,K) at the best strength of its problem, and the indices of the best strengths.
 
     Args:
         fits: logits (N,B,K) at each strength.
         validated: (N,B), which rows' scores choose the strength in each problem.
         problems: index of the problem that predicts each row (N,).
-        groups: index of each row's group (N,); by default a single one, whose score is the mean of validated rows.
-        score_groups: computes the groups' scores (G,) from those of the rows (N,B).
+        score_problems: computes the scores (P,) of problems with a strength each from those of the rows (N,B); by
+            default one strength is chosen for all problems, by the mean of validated rows.
     """
-    groups = np.zeros(len(targets), int) if groups is None else groups
-    selected = np.empty(targets.shape, np.float32)
+    groups = np.zeros_like(problems) if score_problems is None else problems
+    selected, rows = np.empty(targets.shape, np.float32), np.arange(len(targets))
     best, best_scores = np.zeros(groups.max() + 1, int), np.full(groups.max() + 1, -np.inf)
-    is_validated, rows = validated.any(axis=1), np.arange(len(targets))
-    validations, constant = validated[is_validated], _constant_score(targets, validated)
+    is_validated = validated.any(axis=1)
+    validations = validated[is_validated]
+    is_soft, constant = not np.isin(targets, (0, 1)).all(), -np.inf
+    if not is_soft:  # strong regularization may predict the largest class for all rows: do not stop there
+        shares = np.average(targets, axis=0, weights=validated.sum(axis=1))
+        constant = max(*shares, 1 - shares.sum()) + 1e-9
     history: list[np.ndarray] = []
     for index, logits in enumerate(fits):
-        scores = row_scores(logits, targets)  # (N,B)
+        if is_soft:
+            logits_by_class = torch.from_numpy(logits).permute(2, 0, 1)  # (K,N,B)
+            scores = -losses(logits_by_class, torch.from_numpy(targets).float().T[:, :, None]).numpy()  # (N,B)
+        else:
+            scores = as_classes(logits) == as_classes(targets - 0.5)[:, None]
         history.append((scores[is_validated] * validations).sum(axis=1) / validations.sum(axis=1))
-        group_scores = history[-1].mean(keepdims=True) if score_groups is None else score_groups(scores)
-        improved = (group_scores > best_scores) | (index == 0)  # (G,); the lowest of equally good strengths remains
+        group_scores = history[-1].mean(keepdims=True) if score_problems is None else score_problems(scores)
+        improved = (group_scores > best_scores) | (index == 0)  # (P,); the lowest of equally good strengths remains
         best[improved], best_scores[improved] = index, group_scores[improved]
         selected = np.where(improved[groups][:, None], logits[rows, problems], selected)
-        # strong regularization may predict the largest class for all rows: do not stop there
-        if best_scores.min() > constant + 1e-9 and _ends(history, int(best.max())):
+        if best_scores.min() > constant and _ends(history, int(best.max())):
             break
     return selected, best
-
-
-def _constant_score(targets: np.ndarray, validated: np.ndarray) -> float:
-    """Return the best score of a constant prediction for the `validated` rows (N,B); -inf for soft targets (N,K)."""
-    if not np.isin(targets, (0, 1)).all():
-        return -np.inf
-    shares = np.average(targets, axis=0, weights=validated.sum(axis=1))
-    return float(max(shares.max(), 1 - shares.max()) if targets.shape[1] == 1 else shares.max())
 
 
 def _ends(history: Sequence[np.ndarray], best: int) -> bool:
@@ -214,18 +208,13 @@ def as_probabilities(logits: np.ndarray) -> np.ndarray:
     """Convert logits (N,K) to probabilities (N,K); a single logit becomes two classes, so that K is at least 2."""
     logits = logits.astype(np.float64)
     if logits.shape[1] == 1:
-        return np.hstack([1 - expit(logits), expit(logits)])
+        logits = np.hstack([np.zeros_like(logits), logits])
     return np.asarray(softmax(logits, axis=1))
 
 
-def row_scores(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Score predictions (N,B) from logits (N,B,K): correct or not, or for soft targets minus the loss."""
-    if not np.isin(targets, (0, 1)).all():
-        logits_by_class = torch.from_numpy(logits).permute(2, 0, 1)  # (K,N,B)
-        return np.asarray(-losses(logits_by_class, torch.from_numpy(targets).float().T[:, :, None]).numpy())
-    if targets.shape[1] == 1:
-        return np.asarray((logits[..., 0] > 0) == (targets > 0.5))
-    return np.asarray(logits.argmax(-1) == targets.argmax(-1)[:, None])
+def as_classes(logits: np.ndarray) -> np.ndarray:
+    """Return the predicted class (…) of logits (…,K)."""
+    return np.asarray(logits[..., 0] > 0 if logits.shape[-1] == 1 else logits.argmax(-1), int)
 
 
 # -- the solver -------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import json
 import math
 import platform
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -248,7 +248,6 @@ def short_name(model: str) -> str:
 AVERAGE = "avg"
 OWN = " · "  # separates a task without a main score from the name of one of its scores
 BESIDE = 3  # tasks; with more, the interval is below the score, so that seven tasks fit into 80 characters
-INTERVALS = "± 95 % interval"
 AVERAGES = ("all", "mean", "wmean")
 SPELLED = {"ndcg@10": "nDCG@10", "mrr@10": "MRR@10", "f1_macro": "Macro-F1", "v_measure": "V-measure"}
 
@@ -296,23 +295,25 @@ class ResultsTable:
         for column in self.columns:
             table.add_column(Text(column.replace(OWN, "\n")), justify="right")
         for label in self.rows:
-            styles = ["bold" if self.is_best(label, column) else "" for column in self.columns]
-            cells = [Text(self.cell(label, column), style) for column, style in zip(self.columns, styles, strict=True)]
+            cells = [Text(self.cell(label, column), self.is_best(label, column) * "bold") for column in self.columns]
             table.add_row(Text(label), *cells)  # as Text: brackets in a label are not markup
         return table
 
     def __str__(self) -> str:
         from rich.console import Console
 
-        console = Console(file=io.StringIO(), width=1000, color_system=None)
-        with console.capture() as captured:
-            console.print(self.render())
-        return "\n".join(line.rstrip() for line in captured.get().splitlines())
+        stream = io.StringIO()
+        Console(file=stream, width=1000, color_system=None).print(self.render())
+        return "\n".join(map(str.rstrip, stream.getvalue().splitlines()))
 
     def _repr_html_(self) -> str:
         rows = [[label, *(self.cell(label, column) for column in self.columns)] for label in self.rows]
-        cells = ((label, column) for label in enumerate(self.rows) for column in enumerate(self.columns, start=1))
-        bold = [(row, number) for (row, label), (number, column) in cells if self.is_best(label, column)]
+        bold = [
+            (row, number)
+            for row, label in enumerate(self.rows)
+            for number, column in enumerate(self.columns, start=1)
+            if self.is_best(label, column)
+        ]
         columns = ["", *(column.replace(OWN, "\n") for column in self.columns)]
         return html_block(html_title(self.title), html_table(columns, rows, bold=bold))
 
@@ -349,31 +350,29 @@ def results_table(
             f"No such score: metric={metric!r}, average={average!r}. metric must be main, {', '.join(SCORE_NAMES)} or "
             f"accuracy@8; average must be {', '.join(AVERAGES)}."
         )
-    cells: dict[str, dict[str, tuple[str, float, float]]] = {}  # (metric, score, half width) by label and column
-    for label, label_results in results.items():
-        cells[label] = {}
-        for result in label_results:
-            columns = _columns(result, metric, average)
-            if columns.keys() & cells[label].keys():
-                raise InputError(f"{label!r} has two results for the task {result.task!r}. Give only one.")
-            cells[label] |= columns
-    metrics = {column: name for row in cells.values() for column, (name, _, _) in row.items()}
+    metrics: dict[str, str] = {}  # by column
     rows: dict[str, dict[str, float | None]] = {}
     widths: dict[str, dict[str, float]] = {}
-    for label, row in cells.items():
-        rows[label] = {column: row[column][1] if column in row else None for column in metrics}
-        widths[label] = {column: width for column, (_, _, width) in row.items() if not math.isnan(width)}
+    for label, label_results in results.items():
+        rows[label], widths[label] = {}, {}
+        for result in label_results:
+            for column, name, score, width in _columns(result, metric, average):
+                if column in rows[label]:
+                    raise InputError(f"{label!r} has two results for the task {result.task!r}. Give only one.")
+                metrics[column], rows[label][column] = name, score
+                if not math.isnan(width):
+                    widths[label][column] = width
+    rows = {label: {column: row.get(column) for column in metrics} for label, row in rows.items()}
     named = dict.fromkeys(name for column, name in metrics.items() if OWN not in column)
     title = ", ".join(SPELLED.get(name, name.replace("_", " ").capitalize()) for name in named)
     title += " ×100" if named else ""
-    title += f" {INTERVALS}" if any(widths.values()) else ""
+    title += " ± 95 % interval" if any(widths.values()) else ""
     title += f", {average}" if named and average != "all" else ""
-    if len(metrics) < 2 or len(set(metrics.values())) > 1:
-        return ResultsTable(tuple(metrics), rows, title, widths)
-    for by_column in rows.values():
+    has_average = len(metrics) > 1 and len(set(metrics.values())) == 1
+    for by_column in rows.values() if has_average else ():
         scores = [score for score in by_column.values() if score is not None]
         by_column[AVERAGE] = math.fsum(scores) / len(scores) if len(scores) == len(metrics) else None
-    return ResultsTable((*metrics, AVERAGE), rows, title, widths)
+    return ResultsTable((*metrics, *[AVERAGE] * has_average), rows, title, widths)
 
 
 def few_labels_tables(results: Mapping[str, Iterable[Result]]) -> list[ResultsTable]:
@@ -383,15 +382,16 @@ def few_labels_tables(results: Mapping[str, Iterable[Result]]) -> list[ResultsTa
     return [results_table(results, metric=name) for name in metrics if name.startswith("accuracy@")]
 
 
-def _columns(result: Result, metric: str, average: str) -> dict[str, tuple[str, float, float]]:
-    """Return (metric, score, half width of its interval or NaN) of a result by column."""
+def _columns(result: Result, metric: str, average: str) -> Iterator[tuple[str, str, float, float]]:
+    """Yield the columns of a result: name, metric, score, half width of its interval or NaN."""
     if metric == "main" and result.main is None:
-        scores_by_name = {name: scores["all"] for name, scores in result.metrics.items() if "all" in scores}
-        return {f"{result.task}{OWN}{name}": (name, score, math.nan) for name, score in scores_by_name.items()}
+        for name, scores in result.metrics.items():
+            if "all" in scores:
+                yield f"{result.task}{OWN}{name}", name, scores["all"], math.nan
+        return
     name, main_key = result.main if metric == "main" and result.main else (metric, "all")
-    if (scores := result.metrics.get(name)) is None:
-        return {}
-    main_key = main_key if main_key in scores else next(iter(scores))
-    key = average if average in scores else main_key
-    width = (scores.get("high", math.nan) - scores.get("low", math.nan)) / 2 if key == main_key else math.nan
-    return {result.task: (name, scores[key], width)}
+    if scores := result.metrics.get(name, {}):
+        main_key = main_key if main_key in scores else next(iter(scores))
+        key = average if average in scores else main_key
+        width = (scores.get("high", math.nan) - scores.get("low", math.nan)) / 2 if key == main_key else math.nan
+        yield result.task, name, scores[key], width

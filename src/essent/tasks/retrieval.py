@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from essent._core.lazy import needs_torch, optional_import
-from essent._core.texts import distinct_texts
 from essent.errors import DataError
-from essent.tasks.base import LabeledTask, as_matrix, unit_rows
+from essent.tasks.base import LabeledTask, as_matrix, encode_distinct, unit_rows
 from essent.tasks.comparison import with_interval
 from essent.tasks.data import located_rows, text_value
 from essent.tasks.result import PER_QUERY, Result
@@ -74,10 +74,9 @@ class RetrievalTask(LabeledTask):
         if not answered:
             raise DataError(f"The task {self.name!r} has no query with a relevant document.")
         unanswered = len(queries) - len(answered)
-        note = f"{unanswered} queries without a relevant document are excluded."
-        fields: dict[str, Any] = {"queries": answered, "corpus": corpus, "relevant": relevant}
-        for name, checked in (fields | ({"notes": (*self.notes, note)} if unanswered else {})).items():
-            object.__setattr__(self, name, checked)
+        notes = [f"{unanswered} queries without a relevant document are excluded."] * bool(unanswered)
+        # the class is frozen, so the checked values are set here
+        vars(self).update(queries=answered, corpus=corpus, relevant=relevant, notes=(*self.notes, *notes))
 
     def texts(self) -> list[str]:
         """Return the queries, then the documents, each with its prompt."""
@@ -159,8 +158,7 @@ class RetrievalTask(LabeledTask):
             sides = {"query": texts[: len(self)], "document": texts[len(self) :]}
             vectors = [as_matrix(encode.encode(side, prompt="", task=route), side) for route, side in sides.items()]
             return self._measure(np.concatenate(vectors), range(len(texts)))
-        distinct, rows = distinct_texts(texts)
-        return self._measure(as_matrix(encode.encode(distinct, prompt=""), distinct), rows.tolist())
+        return self._measure(*encode_distinct(partial(encode.encode, prompt=""), texts))
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         evidence = self.evidence(vectors, rows)

@@ -19,8 +19,9 @@ benchmarks.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+
+from essent.tasks.data import read_texts
 
 __all__ = ["sample_minimal_pairs_path", "sample_pairs_path"]
 
@@ -51,5 +52,4 @@ def sample_minimal_pairs_path() -> Path:
 
 def sample_texts() -> list[str]:
     """Return the 320 sentences of the scored pairs."""
-    rows = [json.loads(line) for line in sample_pairs_path().read_text("utf-8").splitlines()]
-    return [row[side] for row in rows for side in ("sentence1", "sentence2")]
+    return read_texts(sample_pairs_path())
