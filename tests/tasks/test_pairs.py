@@ -107,6 +107,13 @@ def test_undefined_correlation_is_nan_with_a_note(reason: str) -> None:
     assert lonely.notes == ("Correlations over the subset 'single' are undefined: a single pair.",)
 
 
+def test_zero_vectors_have_cosine_zero() -> None:
+    vectors = {"zero": [0.0, 0.0], "east": [1.0, 0.0], "west": [-3.0, 0.0]}
+    pairs = (Pair("zero", "east", 2.0), Pair("east", "east", 3.0), Pair("east", "west", 1.0), Pair("zero", "zero", 2.0))
+    result = PairTask("toy", pairs).run(lambda texts: [vectors[text] for text in texts])
+    assert (result.main_score, result.metrics["pearson"]["all"]) == pytest.approx((100, 100))
+
+
 @pytest.mark.parametrize(
     ("vectors", "message"),
     [
