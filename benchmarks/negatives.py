@@ -34,13 +34,15 @@ def write_triplets(texts: Path, without: Path, output: Path) -> None:
     """Sentences, themselves, and their negations, but no original of the pairs that will be measured."""
     from essent.lab.minimal_pairs.parsing import Parser
     from essent.lab.minimal_pairs.resources import WordNet, misspellings
-    from essent.lab.minimal_pairs.run import Suitable, filter_sentences
+    from essent.lab.minimal_pairs.run import filter_sentences
+    from essent.lab.minimal_pairs.words import Choice
 
     measured = set(load_heros(without).originals)
     parser = Parser()
     wrong = {typo for typos in misspellings().values() for typo in typos}
     sentences = dict.fromkeys(parser.split(read_texts(texts)))
-    suitable = [one for one in filter_sentences(list(sentences), parser, wrong, WordNet()) if isinstance(one, Suitable)]
+    outcomes = filter_sentences(list(sentences), parser, wrong, WordNet())
+    suitable = [outcome for outcome in outcomes if isinstance(outcome, Choice)]
     chosen = [original for original in suitable if original.text not in measured]
     rows = ({"anchor": one.text, "positive": one.text, "negative": one.negation.text} for one in chosen)
     write_text(output, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))

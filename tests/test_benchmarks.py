@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 from pathlib import Path
 
 import pytest
@@ -33,3 +35,10 @@ def test_benchmarks_of_the_table_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     from run_all import COMMANDS
 
     assert all((BENCHMARKS / f"{name}.py").is_file() for name in COMMANDS)
+
+
+@pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("*.py")), ids=lambda path: path.stem)
+def test_what_a_benchmark_imports_from_essent_exists(path: Path) -> None:
+    imports = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ImportFrom)]
+    own = [(node.module, name.name) for node in imports if str(node.module).startswith("essent") for name in node.names]
+    assert not [name for name in own if not hasattr(importlib.import_module(str(name[0])), name[1])]
