@@ -77,7 +77,7 @@ class Run:
 @pytest.mark.parametrize("kills", KILLS[30])
 @pytest.mark.parametrize(("workers", "victims"), [(1, "run"), (2, "run"), (2, "worker"), (2, "run and worker")])
 def test_killed(workers: int, victims: str, kills: int, tmp_path: Path, static_folder: Path) -> None:
-    run, chance = Run(tmp_path, static_folder, workers, 20 * (kills + 1)), random.Random(kills)  # noqa: S311
+    run, chance = Run(tmp_path, static_folder, workers, 50 * (kills + 1)), random.Random(kills)  # noqa: S311
     for _ in range(kills):
         process = run.start(13)
         started = [child for child in psutil.Process(process.pid).children() if "spawn_main" in str(child.cmdline())]

@@ -15,6 +15,8 @@ import torch
 from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from essent._core.texts import check_texts, mend_surrogates
@@ -30,6 +32,7 @@ from essent.recipe.tokens.ids import (
     count_tokens,
     framed_ids,
     pad,
+    read_ids,
     text_ids,
 )
 from families import FAMILIES, build_tokenizer
@@ -90,6 +93,14 @@ def test_any_column_of_texts_will_do() -> None:
         assert listed == texts
         assert {type(text) for text in listed} == {str}
     assert check_texts([]) == []
+
+
+def test_a_tokenizer_without_a_token_for_unknown_words() -> None:
+    backend = Tokenizer(WordPiece({"dogs": 0}, unk_token="[UNK]"))  # noqa: S106
+    assert read_ids(backend, ["dogs"]) == [[0]]
+    for text in ("cats", "\ud83d"):
+        with pytest.raises(ModelError, match="cannot read the texts: WordPiece error: Missing"):
+            read_ids(backend, [text])
 
 
 def test_surrogates_are_joined_or_replaced(tokenizer: PreTrainedTokenizerBase) -> None:

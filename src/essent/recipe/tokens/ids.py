@@ -187,12 +187,20 @@ def special_tokens_as_text(backend: Tokenizer, plain_text: bool = True) -> Itera
 
 
 def read_ids(backend: Tokenizer, texts: list[str], add_special_tokens: bool = False) -> list[list[int]]:
-    """Return the ids of each text with the tokenizer's current settings; lone surrogates are replaced."""
+    """Return the ids of each text with the tokenizer's current settings; lone surrogates are replaced.
+
+    Raises:
+        ModelError: a text contains an unknown word, and the tokenizer has no token for such words.
+    """
     try:
         encodings = backend.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
     except (UnicodeEncodeError, TypeError):  # lone surrogates cannot be passed to Rust
-        mended = [mend_surrogates(t) for t in texts]
-        encodings = backend.encode_batch_fast(mended, add_special_tokens=add_special_tokens)
+        mended = list(map(mend_surrogates, texts))
+        if mended == texts:
+            raise
+        return read_ids(backend, mended, add_special_tokens)
+    except Exception as error:  # tokenizers raises the bare class
+        raise ModelError(f"The model's tokenizer cannot read the texts: {error}.") from error
     return [encoding.ids for encoding in encodings]
 
 
