@@ -78,18 +78,18 @@ def test_only_plain_float32_on_the_cpu_is_replaced(layer: nn.Linear, monkeypatch
 
 @NEEDED
 def test_which_passes_use_it(processor: dict[str, object]) -> None:
-    assert isinstance(computing.computing("float32", "cpu"), OneDNNLinear)
-    assert isinstance(computing.computing("auto", "cpu"), OneDNNLinear)
-    assert isinstance(computing.computing("bfloat16", "cpu"), torch.autocast)
-    assert isinstance(computing.computing("auto", "cuda"), nullcontext)
+    assert isinstance(computing.computing("float32", "cpu", nn.Identity()), OneDNNLinear)
+    assert isinstance(computing.computing("auto", "cpu", nn.Identity()), OneDNNLinear)
+    assert isinstance(computing.computing("bfloat16", "cpu", nn.Identity()), torch.autocast)
+    assert isinstance(computing.computing("auto", "cuda", nn.Identity()), nullcontext)
     with torch.autocast("cpu", torch.bfloat16):  # of a trainer
-        assert isinstance(computing.computing("auto", "cpu"), nullcontext)
+        assert isinstance(computing.computing("auto", "cpu", nn.Identity()), nullcontext)
 
 
 @pytest.mark.parametrize("name", ["Intel(R) Xeon(R) Processor", None])
 def test_other_processors_keep_torch_s_products(name: str | None, processor: dict[str, object]) -> None:
     processor.update(cpu_name=name)
-    assert isinstance(computing.computing("float32", "cpu"), nullcontext)
+    assert isinstance(computing.computing("float32", "cpu", nn.Identity()), nullcontext)
 
 
 @NEEDED
@@ -109,3 +109,23 @@ def test_vectors_of_an_encoder(
     processor.update(cpu_name="another")
     onednn_is_faster.cache_clear()
     np.testing.assert_allclose(vectors, encoder.encode(TEXTS), atol=1e-5)
+
+
+@NEEDED
+def test_gradients_with_checkpointing(bert: Path, processor: dict[str, object]) -> None:
+    """The backward pass computes states again, by torch's products, so the forward pass must not use others."""
+    gradients = []
+    for enabled in (False, True):
+        encoder = Encoder(bert, "mean")
+        model = encoder.module.backbone.model
+        if enabled:
+            enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+            enable({"use_reentrant": False})
+        model.train().requires_grad_()
+        for module in model.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = 0.0
+        encoder.module(encoder.module.preprocess(TEXTS))["sentence_embedding"].square().sum().backward()
+        gradients.append([parameter.grad for parameter in model.parameters() if parameter.grad is not None])
+    assert len(gradients[0]) > 40
+    torch.testing.assert_close(*gradients, atol=1e-4, rtol=1e-4)

@@ -217,7 +217,7 @@ class Backbone(nn.Module):
         if any(kind == PROJECTED for _, kind in required.attention_states):  # in each pass: layers may be replaced
             watch_projections(self.model)
         if len(tokens.prefix) >= MIN_PREFIX and positions is None and self._shares_prefix(tokens, required):
-            with computing(self.precision, device):
+            with computing(self.precision, device, self.model):
                 hidden.update(self._after_prefix(tokens, required))
             return States(hidden, {})
         inputs = self._inputs(tokens, required, positions)
@@ -225,7 +225,7 @@ class Backbone(nn.Module):
             inputs["output_attentions"] = True
         previous = recorder_in_use.set(recorder)
         try:
-            with computing(self.precision, device):
+            with computing(self.precision, device, self.model):
                 output = self.model(**inputs)
         finally:
             recorder_in_use.reset(previous)

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from essent._core.machine import BFLOAT16
 
 
-def computing(precision: str, device: str) -> AbstractContextManager[Any]:
+def computing(precision: str, device: str, model: nn.Module) -> AbstractContextManager[Any]:
     """Return the context of a transformer's pass on a type of device.
 
     With bfloat16, products are in bfloat16, sums and states in float32. This is torch's autocast. Weights, residual
@@ -24,9 +24,14 @@ def computing(precision: str, device: str) -> AbstractContextManager[Any]:
     """
     if precision == BFLOAT16:
         return torch.autocast(device, torch.bfloat16)
-    if device != "cpu" or torch.compiler.is_compiling() or torch.is_autocast_enabled(device):
+    if device != "cpu" or torch.compiler.is_compiling() or torch.is_autocast_enabled(device) or not onednn_is_faster():
         return nullcontext()
-    return OneDNNLinear() if onednn_is_faster() else nullcontext()
+    return nullcontext() if torch.is_grad_enabled() and computes_again(model) else OneDNNLinear()
+
+
+def computes_again(model: nn.Module) -> bool:
+    """Return whether the backward pass computes states again, which torch does outside of the pass's function modes."""
+    return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
 
 
 @cache
@@ -49,7 +54,7 @@ class OneDNNLinear(TorchFunctionMode):
         """Replace the functions of `nn.Linear` and of GPT-2's `Conv1D`, called as these do; run others unchanged."""
         if func in (nn.functional.linear, torch.addmm) and not kwargs and len(args) == 3 and _is_plain(*args):
             inputs, weight, bias = args if func is nn.functional.linear else (args[1], args[2].t(), args[0])
-            if inputs.dim() > 1 and len(inputs) and (bias is None or bias.dim() == 1):
+            if inputs.dim() > 1 and inputs.numel() and (bias is None or bias.dim() == 1):
                 is_trained = torch.is_grad_enabled() and any(part is not None and part.requires_grad for part in args)
                 return (_Linear.apply if is_trained else _product)(inputs, weight, bias)
         return func(*args, **(kwargs or {}))

@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from essent.errors import InputError
 from essent.model.attention import probabilities
+from essent.model.computing import computes_again
 
 
 def find_device(requested: str | None) -> str:
@@ -104,8 +105,7 @@ def quick_dropout(device: str, model: torch.nn.Module) -> contextlib.AbstractCon
     With gradient checkpointing the context is empty too: torch leaves function modes in the backward pass, which
     computes the states again and needs the same masks.
     """
-    again = any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
-    return QuickDropout() if device == "cpu" and not again else contextlib.nullcontext()
+    return QuickDropout() if device == "cpu" and not computes_again(model) else contextlib.nullcontext()
 
 
 def _dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
