@@ -100,8 +100,10 @@ def record(name: str, ratio: Ratio) -> None:
 
 
 def processor_kind() -> str:
-    """The widest arithmetic of this processor that ratios depend on."""
+    """The vendor and the widest arithmetic of this processor, on which ratios depend: libraries differ by both."""
     info = Path("/proc/cpuinfo")
-    flags = set(re.findall(r"^flags\s*:(.*)$", info.read_text(), re.MULTILINE)[0].split()) if info.is_file() else set()
+    text = info.read_text() if info.is_file() else ""
+    flags = " ".join(re.findall(r"^flags\s*:(.*)$", text, re.MULTILINE)[:1]).split()
+    vendor = "amd-" if "AuthenticAMD" in text else ""
     kinds = {"amx": "amx_bf16", "avx512-bf16": "avx512_bf16", "avx512": "avx512f", "avx2": "avx2"}
-    return next((kind for kind, flag in kinds.items() if flag in flags), platform.machine())
+    return vendor + next((kind for kind, flag in kinds.items() if flag in flags), platform.machine())

@@ -21,6 +21,13 @@ ROOT = Path(essent.__file__).parent
 PRIVATE = re.compile(r"\b(?!self\b|cls\b)(?:model|shell|config|encoder|compiled)\._[a-z]\w+|\b_attn_\w+")
 
 
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch without oneDNN")
+def test_a_linear_layer_by_onednn() -> None:
+    rows, weight, bias = torch.randn(2, 3, 8), torch.randn(5, 8), torch.randn(5)
+    torch.testing.assert_close(compat.onednn_linear(rows, weight, bias), rows @ weight.T + bias)
+    assert isinstance(compat.is_amd_with_avx512(), bool)
+
+
 @pytest.fixture
 def shell(bert: Path) -> SentenceTransformer:
     return SentenceTransformer(modules=[Transformer(str(bert)), Pooling(32, "mean")], device="cpu")

@@ -131,12 +131,16 @@ def test_missing_data_lists_where_it_was_looked_for(tmp_path: Path) -> None:
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_name_may_be_a_file(tmp_path: Path) -> None:
+def test_a_name_may_be_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "mine.tsv"
     path.write_text("sent1\tsent2\tlabel\na\tb\t1\nc\td\t0.5\n")
     for name in (path, str(path)):
         task = load_pairs(name)
         assert (task.name, len(task), task.source["source"]) == ("mine", 2, str(path))
+    (tmp_path / "agnews").write_text(path.read_text())  # with a kind, a path comes before the catalogue
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="agnews"):
+        load_task("clustering:agnews")
     with pytest.raises(DataError, match=r"Did you mean 'mine.tsv'"):
         load_task(str(tmp_path / "mine.csv"))
     with pytest.raises(InputError, match=r"Expected scored pairs, but .* contains classification.*stsb.dev"):

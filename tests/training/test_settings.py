@@ -64,6 +64,11 @@ def test_changes_of_the_objective_change_templates_and_recipe() -> None:
     assert resolve_settings("promptbert-sup", "bert", {}).predicts.layers == (("L-bias", 1.0),)
 
 
+def test_numbers_of_numpy() -> None:
+    settings = resolve_settings("promptbert-unsup", "bert", {"batch_size": np.int64(8)})
+    assert json.loads(json.dumps(settings.to_dict()))["batch_size"] == 8
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [

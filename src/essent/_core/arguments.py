@@ -50,14 +50,15 @@ def check_model(model: Any) -> str:
     return check_path(model, "model", "the name or the folder of a model, or a loaded one")
 
 
-def check_size(size: Any, name: str, least: int = 1) -> None:
-    """Raise an error for a size that is not a whole number of at least `least`.
+def check_size(size: Any, name: str, least: int = 1) -> int:
+    """Return a size, also one of NumPy, as int; raise an error if it is not a whole number of at least `least`.
 
     Raises:
         InputError: names the argument and its value.
     """
     if not isinstance(size, Integral) or isinstance(size, bool) or size < least:
         raise InputError(f"{name}={size!r}: must be a whole number of at least {least}.")
+    return int(size)
 
 
 def check_device(device: Any) -> None:

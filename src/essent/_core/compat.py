@@ -1,4 +1,4 @@
-"""All uses of undocumented names of transformers and sentence-transformers.
+"""All uses of undocumented names of torch, transformers and sentence-transformers.
 
 `tests/test_compat.py` checks that these names exist and behave as expected, with the newest and the oldest versions
 that pyproject.toml allows (`make test-oldest`). In addition, `Encoder` overrides sentence-transformers'
@@ -12,7 +12,7 @@ import inspect
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial, update_wrapper
 from types import MethodType
@@ -26,6 +26,25 @@ from transformers import DynamicCache, PretrainedConfig, PreTrainedModel
 from transformers.utils import output_capturing
 
 from essent._core.arguments import check_prompt
+
+# -- torch ------------------------------------------------------------------------------------------------------------
+
+
+def is_amd_with_avx512() -> bool:
+    """Return whether the CPU is one of AMD with AVX-512; False also with a torch that does not tell (2.6)."""
+    read: Callable[[], Mapping[str, Any]] = getattr(torch.cpu, "get_capabilities", dict)
+    capabilities = read()
+    return str(capabilities.get("cpu_name", "")).startswith("AMD") and bool(capabilities.get("avx512_f"))
+
+
+def onednn_linear(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """Compute rows (…,I) · weightᵀ (I,O) + bias (O,) by the operation that torch.compile chooses for frozen weights.
+
+    torch defines no gradients for it.
+    """
+    product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
+    return product
+
 
 # -- sentence-transformers --------------------------------------------------------------------------------------------
 

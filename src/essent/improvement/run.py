@@ -109,7 +109,7 @@ def improve(
     if goal not in GOALS:
         raise UnknownNameError(f"Unknown goal {goal!r}. {did_you_mean(str(goal), list(GOALS))}")
     criterion = CRITERIA[check_use(use)]
-    check_size(seed, "seed", least=0)
+    seed = check_size(seed, "seed", least=0)
     seconds, options = parse_budget(budget), dict(options or {})
     check_library(".html")
     inputs = read_inputs(texts, data, test, folder, seed, columns)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
 
 import torch
 from torch import nn
-from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
 
+from essent._core.compat import is_amd_with_avx512, onednn_linear
 from essent._core.machine import BFLOAT16
+
+# Torch and oneDNN cache a compiled product, 0.6 MB, for each number of rows and shape of a weight, by default 1,024.
+CACHES = ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY")
+CACHED = "64"
 
 
 def computing(precision: str, device: str, model: nn.Module) -> AbstractContextManager[Any]:
@@ -24,7 +28,8 @@ def computing(precision: str, device: str, model: nn.Module) -> AbstractContextM
     """
     if precision == BFLOAT16:
         return torch.autocast(device, torch.bfloat16)
-    if device != "cpu" or torch.compiler.is_compiling() or torch.is_autocast_enabled(device) or not onednn_is_faster():
+    is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    if device != "cpu" or is_traced or torch.is_autocast_enabled(device) or not onednn_is_faster():
         return nullcontext()
     return nullcontext() if torch.is_grad_enabled() and computes_again(model) else OneDNNLinear()
 
@@ -38,11 +43,18 @@ def computes_again(model: nn.Module) -> bool:
 def onednn_is_faster() -> bool:
     """Return whether oneDNN multiplies float32 matrices faster on this CPU than MKL, torch's default.
 
-    On AMD's processors MKL uses no AVX-512: with 200 to 2,048 rows, oneDNN is 2.1 to 2.4 times as fast on two cores of
-    Zen 5, and 1.15 times if it uses AVX2 too.
+    MKL uses no AVX-512 on AMD's processors: with 200 to 2,048 rows, oneDNN is 2.1 to 2.4 times as fast on two cores of
+    Zen 5.
     """
-    read: Callable[[], Mapping[str, Any]] = getattr(torch.cpu, "get_capabilities", dict)  # missing in the oldest torch
-    return torch.backends.mkldnn.is_available() and str(read().get("cpu_name", "")).startswith("AMD")
+    if not (torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled and is_amd_with_avx512()):
+        return False
+    for name in CACHES:
+        os.environ.setdefault(name, CACHED)
+    try:
+        onednn_linear(torch.ones(2, 2), torch.ones(2, 2))
+    except (AttributeError, RuntimeError, TypeError):  # a future torch without this operation
+        return False
+    return True
 
 
 class OneDNNLinear(TorchFunctionMode):
@@ -54,9 +66,8 @@ class OneDNNLinear(TorchFunctionMode):
         """Replace the functions of `nn.Linear` and of GPT-2's `Conv1D`, called as these do; run others unchanged."""
         if func in (nn.functional.linear, torch.addmm) and not kwargs and len(args) == 3 and _is_plain(*args):
             inputs, weight, bias = args if func is nn.functional.linear else (args[1], args[2].t(), args[0])
-            if inputs.dim() > 1 and inputs.numel() and (bias is None or bias.dim() == 1):
-                is_trained = torch.is_grad_enabled() and any(part is not None and part.requires_grad for part in args)
-                return (_Linear.apply if is_trained else _product)(inputs, weight, bias)
+            if _is_layer(inputs, weight, bias):
+                return _linear(inputs, weight, bias)
         return func(*args, **(kwargs or {}))
 
 
@@ -69,28 +80,39 @@ def _is_plain(*parts: torch.Tensor | None) -> bool:
     )
 
 
-def _product(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """Compute rows (…,I) · weightᵀ (I,O) + bias (O,) by the operation that torch.compile chooses for frozen weights."""
-    product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
-    return product
+def _is_layer(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> bool:
+    """Return whether these are at least one row (…,I), a weight (O,I) and a bias (O,); torch tells what is wrong."""
+    fits = weight.dim() == 2 and inputs.dim() > 1 and inputs.shape[-1] == weight.shape[1]
+    return fits and inputs.numel() > 0 and (bias is None or bias.shape == weight.shape[:1])
+
+
+def _linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    parts = (inputs, weight) if bias is None else (inputs, weight, bias)
+    if not (torch.is_grad_enabled() and any(part.requires_grad for part in parts)):
+        return onednn_linear(inputs, weight, bias)
+    # reshaped out here: models may change the result in place, which a view that a Function returns does not allow
+    rows: torch.Tensor = _Linear.apply(inputs.flatten(0, -2), weight, bias)
+    return rows.view(*inputs.shape[:-1], -1)
 
 
 class _Linear(torch.autograd.Function):
-    """A linear layer with gradients; torch defines none for the operation."""
+    """A linear layer of rows (N,I) with gradients."""
 
     @staticmethod
-    def forward(context: Any, inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        context.save_for_backward(inputs, weight)
-        return _product(inputs, weight, bias)
+    def forward(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        return onednn_linear(rows, weight, bias)
 
     @staticmethod
-    @once_differentiable
+    def setup_context(context: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        rows, weight, _ = inputs
+        of_rows, of_weight, _ = context.needs_input_grad
+        context.save_for_backward(rows if of_weight else None, weight if of_rows else None)
+
+    @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        inputs, weight = context.saved_tensors
-        of_inputs, of_weight, of_bias = context.needs_input_grad
-        rows = gradient.flatten(0, -2)  # (N,O)
+        rows, weight = context.saved_tensors
         return (
-            _product(gradient, weight.t()) if of_inputs else None,
-            _product(rows.t(), inputs.flatten(0, -2).t()) if of_weight else None,
-            rows.sum(dim=0) if of_bias else None,
+            None if weight is None else _linear(gradient, weight.t()),  # differentiable, for gradients of gradients
+            None if rows is None else _linear(gradient.t(), rows.t()),
+            gradient.sum(dim=0) if context.needs_input_grad[2] else None,
         )

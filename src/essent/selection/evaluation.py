@@ -332,7 +332,7 @@ class Bench:
                 return pool_texts(
                     self.backbone, plans, missing, stats, batch_size=self.batch_size, progress=self.progress
                 )
-            graphs = map(self._graph, keys, plans, counts)
+            graphs = list(map(self._graph, keys, plans, counts))  # before any of them encodes
             settings: dict[str, Any] = {"prompt": "", "batch_size": self.batch_size, "show_progress_bar": self.progress}
             return [graph.encode(missing, **settings) for graph in graphs]
 

@@ -49,8 +49,7 @@ class SearchSettings:
     def __post_init__(self) -> None:
         if not self.memory > 0:
             raise InputError(f"memory={self.memory!r}: must be a positive number of GiB.")
-        check_size(self.batch_size, "batch_size")
-        check_size(self.seed, "seed", 0)
+        self.batch_size, self.seed = check_size(self.batch_size, "batch_size"), check_size(self.seed, "seed", 0)
         self.precision = precision_of(self.precision)
 
 

@@ -273,11 +273,12 @@ class LabelTask(LabeledTask):
 
     def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
         """Return macro-F1, Pearson's correlation or an accuracy ×100 in draws of the scored examples."""
-        gold, values = self._gold, self.values(evidence, score)
+        gold = self._gold
         if score == "f1_macro":
-            classes, predicted = len(self._all_classes), values.astype(np.int64)
+            classes, predicted = len(self._all_classes), self.values(evidence, score).astype(np.int64)
             return lambda counts: np.stack([f1_macro(gold, row, counts, classes) for row in predicted])
         if score == "pearson":
+            values = self.values(evidence, score)
             return lambda counts: (
                 100 * np.stack([weighted_correlation(row[None], gold[None], counts) for row in values])
             )

@@ -91,7 +91,8 @@ def load_task(
     path, folder = Path(target), None if data is None else Path(data)
     if kind in ("", "retrieval") and (is_beir(path) or (kind and path.is_dir())):
         return beir_task(path)
-    if isinstance(name, Path) or path.suffix.lower() in SUFFIXES or len(path.parts) > 1:
+    is_file_name = isinstance(name, Path) or path.suffix.lower() in SUFFIXES or len(path.parts) > 1
+    if is_file_name or (kind and path.exists()):
         return _task_of_file(path, kind, columns)
     base, _, part = target.partition(".")
     try:
@@ -351,4 +352,7 @@ def _rows_of_parts(
 
 def _with_part(rows: list[Row], part: str | None) -> list[Row]:
     """Set the part of all rows; None leaves them unchanged."""
-    return [row._replace(values={**row.values, "split": part}) for row in rows] if part else rows
+    if part is None:
+        return rows
+    cells = [{name: cell for name, cell in row.values.items() if name.lower() != "split"} for row in rows]
+    return [row._replace(values={**values, "split": part}) for row, values in zip(rows, cells, strict=True)]

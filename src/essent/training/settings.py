@@ -119,7 +119,8 @@ class Settings:
         object.__setattr__(self, "templates", tuple(read))
         for name in ("batch_size", "max_steps", "max_seq_length", "validate_every", "seed", "lora"):
             if name != "max_steps" or self.max_steps is not None:
-                check_size(getattr(self, name), name, least=int(name not in ("seed", "lora")))
+                size = check_size(getattr(self, name), name, least=int(name not in ("seed", "lora")))
+                object.__setattr__(self, name, size)
         for name in ("temperature", "learning_rate", "epochs"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:

@@ -163,9 +163,9 @@ def render(done: Reproduction) -> RichTable:
     for (block, name), outcomes in groupby(done.cells, key=lambda outcome: (outcome.cell.block, outcome.cell.row)):
         row = {outcome.cell.column: outcome for outcome in outcomes}
         if any(outcome.cell.published is not None for outcome in row.values()):
-            if block != title:
-                title = block
-                table.add_row(Text(title, style="bold"))
+            if block and block != title:
+                table.add_row(Text(block, style="bold"))
+            title = block
             table.add_row(Text(name), *(_cell(row.get(column)) for column in columns))
     return table
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from threading import RLock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -45,8 +45,7 @@ class Vocabulary:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
-        self._tokenizer = tokenizer
-        self._rows = rows
+        self._tokenizer, self._rows = tokenizer, rows
         self._cache: dict[Any, Any] = {}
         self.mask_id: int | None = tokenizer.mask_token_id
         self.special_ids: frozenset[int] = frozenset(i for i in tokenizer.all_special_ids if i < rows)
@@ -95,8 +94,7 @@ class Vocabulary:
             if len(self._cache) >= 16:
                 self._cache.clear()
             self._cache[key] = make()
-        table: T = self._cache[key]
-        return table
+        return cast("T", self._cache[key])
 
 
 @dataclass(frozen=True)
@@ -311,13 +309,10 @@ def _special_tokens(backend: Tokenizer) -> tuple[frozenset[int], tuple[str, ...]
 
 def in_frame(sequences: list[list[int]], frame: Frame, max_seq_length: int | None, at_start: bool) -> list[list[int]]:
     """Put each text's ids into the frame, truncated to `max_seq_length` tokens in total, at the left if `at_start`."""
-    room = None if max_seq_length is None else frame.room(max_seq_length)
-    framed = []
-    for ids in sequences:
-        if room is not None and len(ids) > room:
-            ids = ids[len(ids) - room :] if at_start else ids[:room]
-        framed.append(frame.around(ids))
-    return framed
+    if max_seq_length is not None:
+        room = frame.room(max_seq_length)
+        sequences = [ids[max(len(ids) - room, 0) :] if at_start else ids[:room] for ids in sequences]
+    return [frame.around(ids) for ids in sequences]
 
 
 def count_tokens(tokenize: Callable[[list[str]], list[list[int]]], texts: Sequence[str], rows: int) -> CorpusStats:
@@ -365,9 +360,8 @@ def pad_arrays(
     start = (width - attended)[:, None] if side == "left" else np.zeros((len(sequences), 1), dtype=np.int64)  # (B,1)
     attention_mask = (position >= start) & (position < start + attended[:, None])  # (B,T)
     ids = np.full((len(sequences), width), pad_id, dtype=np.int64)
-    ids[(position >= start) & (position < start + lengths[:, None])] = np.concatenate(
-        [np.asarray(s, np.int64) for s in sequences]
-    )
+    is_id = (position >= start) & (position < start + lengths[:, None])
+    ids[is_id] = np.concatenate([np.asarray(s, np.int64) for s in sequences])
     return ids, attention_mask
 
 
