@@ -89,7 +89,7 @@ def test_a_test_part_is_not_read_and_decides(shell: SentenceTransformer, monkeyp
     [
         pytest.param(labels, "f1_macro", marks=pytest.mark.slow),
         (labels, "accuracy@2"),
-        (clusters, "v_measure"),
+        pytest.param(clusters, "v_measure", marks=pytest.mark.slow),
     ],
 )
 def test_another_score_ranks(make_task: Callable[[], LabeledTask], score: str, shell: SentenceTransformer) -> None:

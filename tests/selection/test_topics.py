@@ -158,6 +158,7 @@ def test_a_baseline_is_retained_unless_the_leader_leads(
         assert (str(board.best) == "last-token") == (retained or str(board.leader) == "last-token")
 
 
+@pytest.mark.slow
 def test_labels_and_topics_side_by_side(shell: SentenceTransformer) -> None:
     board = search(shell, ROWS, TWO, use="similarity", criterion=["accuracy", TOPICS], baselines=("mean",))
     assert not board.verdict.startswith("Measured for groups")
