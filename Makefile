@@ -22,10 +22,10 @@ demo: $(INSTALLED)  ## which recipe is better, and what the model notices, on th
 	$(BIN)/essent demo
 
 test: $(INSTALLED)  ## run the tests, two files at a time: minutes
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test-all: $(INSTALLED)  ## run the slow tests too: every combination, every family, whole models
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not data and not browser and not faults and not clients and not timing"
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not data and not browser and not faults and not clients and not timing"
 
 test-machines: $(INSTALLED)  ## run the tests as on a machine ten times faster with 16 cores, then ten times slower with one
 	ESSENT_TEST_SPEED=10 ESSENT_TEST_CORES=16 $(MAKE) test
@@ -48,7 +48,7 @@ imports: $(INSTALLED)  ## packages import downwards only
 test-oldest:  ## run the core tests with the oldest versions that pyproject.toml allows (Python 3.10, in .venv-oldest)
 	python3.10 -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --editable ".[test]"
-	.venv-oldest/bin/python -m pytest --numprocesses 2 --dist loadfile $(CORE)
+	.venv-oldest/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(CORE)
 
 check-slim:  ## install the wheel without extras, so without torch, in .venv-slim and try what must work there
 	rm -rf .venv-slim
