@@ -81,8 +81,8 @@ def test_only_plain_float32_on_the_cpu_is_replaced(layer: nn.Linear, monkeypatch
     monkeypatch.setattr(computing, "onednn_linear", None)  # a call would fail
     inputs = INPUTS["batch"]
     with OneDNNLinear():
-        for other in (torch.float64, torch.bfloat16):
-            assert layer.to(other)(inputs.to(other)).dtype is other
+        for dtype in (torch.float64, torch.bfloat16):
+            assert layer.to(dtype)(inputs.to(dtype)).dtype is dtype
         assert layer.to("meta")(inputs.to("meta")).is_meta
         torch.export.export(nn.Linear(48, 33), (inputs,))
 

@@ -1,6 +1,6 @@
 """All uses of undocumented names of torch, transformers and sentence-transformers.
 
-`tests/test_compat.py` checks that these names exist and behave as expected, with the newest and the oldest versions
+`tests/core/test_compat.py` checks that these names exist and behave as expected, with the newest and oldest versions
 that pyproject.toml allows (`make test-oldest`). In addition, `Encoder` overrides sentence-transformers'
 `_inference`, and the trainers override `_save`, `_load_best_model` and
 `_load_optimizer_and_scheduler` of their libraries.
@@ -12,7 +12,7 @@ import inspect
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial, update_wrapper
 from types import MethodType
@@ -26,14 +26,14 @@ from transformers import DynamicCache, PretrainedConfig, PreTrainedModel
 from transformers.utils import output_capturing
 
 from essent._core.arguments import check_prompt
+from essent._core.machine import cpu_capabilities
 
 # -- torch ------------------------------------------------------------------------------------------------------------
 
 
 def is_amd_with_avx512() -> bool:
     """Return whether the CPU is one of AMD with AVX-512; False also with a torch that does not tell (2.6)."""
-    read: Callable[[], Mapping[str, Any]] = getattr(torch.cpu, "get_capabilities", dict)
-    capabilities = read()
+    capabilities = cpu_capabilities()
     return str(capabilities.get("cpu_name", "")).startswith("AMD") and bool(capabilities.get("avx512_f"))
 
 

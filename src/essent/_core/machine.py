@@ -84,9 +84,16 @@ def has_bfloat16(device: str) -> bool:
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device != "cpu":
         return False
-    read: Any = getattr(torch.cpu, "get_capabilities", dict)  # missing in the oldest supported torch
+    return any(bool(cpu_capabilities().get(name)) for name in CPU_FLAGS)
+
+
+def cpu_capabilities() -> Mapping[str, Any]:
+    """Return the name and the instruction sets of the CPU as torch names them; empty with torch 2.6."""
+    import torch
+
+    read: Any = getattr(torch.cpu, "get_capabilities", dict)
     capabilities: Mapping[str, Any] = read()
-    return any(bool(capabilities.get(name)) for name in CPU_FLAGS)
+    return capabilities
 
 
 def check_bfloat16(precision: str, device: str) -> None:

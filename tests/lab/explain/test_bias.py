@@ -15,7 +15,7 @@ from sklearn.decomposition import PCA
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertTokenizer
 
 from essent import Encoder
-from essent.errors import InputError
+from essent.errors import DataError, InputError
 from essent.lab.explain.bias import between_groups, draw_bias, token_bias, token_map
 from essent.recipe.tokens.ids import Vocabulary
 from essent.tasks.examples import Pair
@@ -92,6 +92,8 @@ def test_untied_output_matrix_without_a_corpus(bert: Path, tmp_path: Path) -> No
     assert [table.name for table in token_bias(str(tmp_path / "encoder")).maps] == ["input word embeddings"]
 
 
-def test_an_empty_corpus_is_refused(bert: Path) -> None:
+def test_bad_input(bert: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none\.jsonl"):
+        token_bias(str(bert), tasks=[str(tmp_path / "none.jsonl")])
     with pytest.raises(InputError, match="The corpus has no texts"):
         token_bias(str(bert), [])

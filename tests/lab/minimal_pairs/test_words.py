@@ -130,7 +130,9 @@ def test_truncated_words(model: MaskedModel) -> None:
     assert similarities["strange"] == pytest.approx(-model.baseline / (1 - model.baseline))  # of a cosine of 0
 
 
-def test_masked_model_refusals(folder_of: Folders) -> None:
+def test_masked_model_refusals(folder_of: Folders, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="nowhere"):
+        MaskedModel(str(tmp_path / "nowhere"))
     with pytest.raises(ModelError, match="mask"):
         MaskedModel(str(folder_of("gpt2")))
 

@@ -119,6 +119,8 @@ def test_tokenizer_and_fit_of_the_configuration(bert: Path, folder_of) -> None:
     assert config.vocab_size == len(tokenizer)
     assert config.pad_token_id == tokenizer.pad_token_id
     assert not config.tie_word_embeddings
+    with pytest.raises(InputError, match="max_seq_length=513: must be at most 512"):
+        fit_config(config, tokenizer, 513, new=True, untied=False)
     config.vocab_size = 10
     with pytest.raises(InputError, match="vocab_size=10 of the model: must be at least"):
         fit_config(config, tokenizer, 64, new=False, untied=False)
