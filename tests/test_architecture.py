@@ -57,13 +57,6 @@ def test_plans_and_estimates_read_the_injected_clock() -> None:
     assert "time" not in imported
 
 
-def test_tasks_see_only_something_with_encode() -> None:
-    allowed = {"_core", "errors", "tasks", "version"}
-    for path in (path for path in FILES if part_of(path) == "tasks"):
-        modules = [f"{node.module}".split(".") for node in imports_of(path)]
-        assert {parts[1] for parts in modules if parts[0] == "essent" and parts[1:]} <= allowed, path
-
-
 def test_a_single_function_counts_cores() -> None:
     """Another one would forget the CPU quota of a container; a pool without a size counts by itself."""
     counters = ("cpu_count", "sched_getaffinity", "ThreadPoolExecutor()", "ProcessPoolExecutor()", "Pool()")

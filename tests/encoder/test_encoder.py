@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import sklearn.exceptions
 from sentence_transformers import SentenceTransformer
 
 from essent.encoder.encoder import Encoder
@@ -122,8 +123,9 @@ def test_encode_before_fit_names_the_missing_fit(bert: Path) -> None:
     encoder = Encoder(str(bert), "t4-idf-quantile")
     missing = r"token counts for weights=idf and the shaping quantile: call fit\(texts\)"
     for act in (lambda: encoder.encode(TEXTS), lambda: encoder(encoder.preprocess(TEXTS))):
-        with pytest.raises(NotFittedError, match=missing):
+        with pytest.raises(sklearn.exceptions.NotFittedError, match=missing) as caught:
             act()
+        assert isinstance(caught.value, NotFittedError)
     assert encoder.fit(TEXTS) is encoder
     assert np.isfinite(encoder.encode(TEXTS)).all()
 

@@ -54,20 +54,8 @@ def assert_same(folder: Path, limit: float = 1e-6) -> StaticEncoder:
 
 
 @pytest.fixture
-def wordpiece() -> Tokenizer:
-    return build_tokenizer("wordpiece").backend_tokenizer
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("static") / "model"
-    static_model(build_tokenizer("wordpiece").backend_tokenizer).save(str(folder))
-    return folder
-
-
-@pytest.fixture
-def folder(saved: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(saved, tmp_path / "model"))
+def folder(static_folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(static_folder, tmp_path / "model"))
 
 
 # -- the same vectors -------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import essent
@@ -21,18 +20,6 @@ from essent.recipe.sources.contexts import read_about
 
 TEXTS = ["dogs run", "a man plays a flute", "the moon is far"]
 BESIDE = ("handler.py", "training_config.json", "notes.onnx.txt", "vocabulary.csv", "chat_template.jinja", "lora.json")
-
-
-def test_unread_files_may_lie_beside_a_saved_model(bert: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    encoder = Encoder(bert, "mean")
-    encoder.save(str(folder))
-    for name in BESIDE:
-        (folder / name).write_text("my own\n")
-    np.testing.assert_array_equal(Encoder(folder).encode(TEXTS), encoder.encode(TEXTS))
-    assert essent.verify(str(folder)).passed
-    encoder.save(str(folder))
-    assert {(folder / name).read_text() for name in BESIDE} == {"my own\n"}
 
 
 @pytest.mark.parametrize(
