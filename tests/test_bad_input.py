@@ -32,6 +32,7 @@ def test_a_very_long_text_is_cut_and_its_frame_stays(bert: Path) -> None:
     assert np.isfinite(prompt.encode("word " * 20_000)).all()
     prompt.max_seq_length = 4  # shorter than the template: the template alone remains
     assert len(prompt.module.ids(["word"])[0]) == len(prompt.module.plan.frame)
+    np.testing.assert_allclose(prompt.encode("word"), prompt.encode(""), atol=1e-6)
     static = Encoder(bert, "static")
     assert len(static.module.ids(["a " * 5000])[0]) > 5000
 

@@ -17,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 
 from essent.encoder.encoder import Encoder
 from essent.errors import InputError, NotFittedError
-from samples import LONG, TEXTS
+from samples import TEXTS
 
 Shells = Callable[[str], SentenceTransformer]
 
@@ -128,14 +128,6 @@ def test_encode_before_fit_names_the_missing_fit(bert: Path) -> None:
         assert isinstance(caught.value, NotFittedError)
     assert encoder.fit(TEXTS) is encoder
     assert np.isfinite(encoder.encode(TEXTS)).all()
-
-
-def test_a_maximum_below_the_template_keeps_the_template(bert: Path) -> None:
-    encoder = Encoder(str(bert), "prompt")
-    encoder.max_seq_length = 5
-    assert len(encoder.module.ids([LONG])[0]) == len(encoder.module.plan.frame)
-    assert np.isfinite(encoder.encode([LONG, ""])).all()
-    np.testing.assert_allclose(encoder.encode(LONG), encoder.encode(""), atol=1e-6)
 
 
 @pytest.mark.parametrize("recipe", ["t4-idf-quantile", "layers=static+random:32 weights=idf"])

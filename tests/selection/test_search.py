@@ -138,7 +138,10 @@ def test_a_killed_search_resumes(
     shell: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, units: int
 ) -> None:
     finish, done = Store.finish, []
-    run = partial(search, shell, TASK, MIXED, memory=2e-4)  # GiB: several portions
+    weights, shaping = ("uniform", "idf*ditto:2-1", "sif"), ("", "zscore | normalize", "whiten:8")
+    grid = Grid(templates=(None, "bert"), layers=("static", "0.3*1+0.7*L"), weights=weights, shaping=shaping)
+    space = Space((MIXED.grids[0], grid), MIXED.named[:3])
+    run = partial(search, shell, TASK, space, memory=2e-4)  # GiB: several portions
     uninterrupted = run()
 
     def dying(store: Store, unit: str) -> None:
