@@ -93,7 +93,7 @@ def test_a_test_part_is_not_read_and_decides(shell: SentenceTransformer, monkeyp
     ],
 )
 def test_another_score_ranks(make_task: Callable[[], LabeledTask], score: str, shell: SentenceTransformer) -> None:
-    task, shell, space = make_task(), shell, Space(named=("mean", "static", "random"))
+    task, space = make_task(), Space(named=("mean", "static"))
     tests = [task] if make_task is labels else []
     board = search(shell, task, space, criterion=(score, "teacher"), test=tests)
     assert [board.criterion, *(check.score for check in board.checks)] == [score] * (1 + len(tests))
