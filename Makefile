@@ -25,7 +25,7 @@ test: $(INSTALLED)  ## run the tests, two files at a time: minutes
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test-all: $(INSTALLED)  ## run the slow tests too: every combination, every family, whole models
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not data and not browser and not faults and not clients and not timing"
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not data and not browser and not faults and not clients"
 
 test-machines: $(INSTALLED)  ## run the tests as on a machine ten times faster with 16 cores, then ten times slower with one
 	ESSENT_TEST_SPEED=10 ESSENT_TEST_CORES=16 $(MAKE) test
@@ -84,7 +84,6 @@ pictures: $(INSTALLED)  ## draw the gallery's pictures again, in docs/images
 	$(BIN)/python docs/site/pictures.py docs/images
 
 bench: $(INSTALLED)  ## time against the named peers; fails if slower than benchmarks/ratios.json: make bench [ROUNDS=5] [DATA=DIR]
-	$(BIN)/python -m pytest -m timing
 	$(BIN)/python benchmarks/run_all.py $(if $(ROUNDS),--rounds $(ROUNDS))
 	$(if $(DATA),$(BIN)/python benchmarks/heads.py --data "$(DATA)/classification/cr.jsonl")
 	$(if $(DATA),$(BIN)/python benchmarks/grid_search.py --data "$(DATA)/classification/trec.train.jsonl")

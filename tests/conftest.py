@@ -22,6 +22,7 @@ from essent._core.machine import cores
 if TYPE_CHECKING:  # torch takes seconds to import, and the process that hands the tests to the others needs none of it
     from playwright.sync_api import Browser
     from sentence_transformers import SentenceTransformer
+    from tokenizers import Tokenizer
 
     from essent.engine.compiled import CompiledEncoder
     from reference import Reference
@@ -80,6 +81,24 @@ def reference_of(folder_of: Callable[[str], Path]) -> Callable[[str], Reference]
 def bert(folder_of: Callable[[str], Path]) -> Path:
     """Folder of a tiny BERT: 3 layers of 4 heads, 32 dimensions, at most 256 tokens."""
     return folder_of("bert")
+
+
+@pytest.fixture(scope="session")
+def wordpiece() -> Tokenizer:
+    """The tokenizer of the tiny BERT, without its template."""
+    from families import build_tokenizer
+
+    return build_tokenizer("wordpiece").backend_tokenizer
+
+
+@pytest.fixture(scope="session")
+def static_folder(wordpiece: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a StaticEmbedding of 12 dimensions, which StaticEncoder reads without torch."""
+    from static_models import static_model
+
+    folder = tmp_path_factory.mktemp("static") / "model"
+    static_model(wordpiece).save(str(folder))
+    return folder
 
 
 @pytest.fixture(scope="session")

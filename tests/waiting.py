@@ -13,7 +13,8 @@ def wait_until(holds: Callable[[], Any], description: Callable[[], Any] = lambda
     """Wait for a condition.
 
     Args:
-        says: what to show if it never holds.
+        holds: whether it holds by now.
+        description: what to show if it never holds.
     """
     end = time.monotonic() + LIMIT
     while not holds():

@@ -47,17 +47,6 @@ def write_sources(folder: Path, ends: tuple[int, int, int]) -> list[str]:
     return [str(folder / name) for name in ("a.parquet", "b.jsonl", "c.csv.gz")]
 
 
-@pytest.fixture(scope="session")
-def static_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that StaticEncoder reads without torch."""
-    from families import build_tokenizer
-    from static_models import static_model
-
-    folder = tmp_path_factory.mktemp("bulk") / "static"
-    static_model(build_tokenizer("wordpiece").backend_tokenizer).save(str(folder))
-    return folder
-
-
 class Bulk:
     """Runs of `essent.encode` in the current folder, by the static encoder where no model is given."""
 

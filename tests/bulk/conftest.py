@@ -7,6 +7,6 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
-from bulk_helpers import bulk, static_folder  # noqa: E402
+from bulk_helpers import bulk  # noqa: E402
 
-__all__ = ["bulk", "static_folder"]
+__all__ = ["bulk"]

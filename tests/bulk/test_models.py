@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -143,18 +141,6 @@ def test_the_error_of_a_worker_is_the_runs(bulk: Bulk) -> None:
 
 
 # -- what a run needs -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_static_encoders_need_no_torch(bulk: Bulk) -> None:
-    code = (
-        "import sys; from essent.bulk import encode\n"
-        f"encode({str(bulk.parquet(50))!r}, {str(bulk.static)!r}, 'out')\n"
-        "print([name for name in ('torch', 'transformers', 'sklearn') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-    check("out", bulk.encoder().encode(sentences(50)))
 
 
 @pytest.mark.parametrize(

@@ -19,16 +19,12 @@ encode --nope a.txt -m x -o v.npy ~ Unknown option: --nope. Write ./--nope for a
 encode a.txt -m x -m y -o v.npy ~ Parameter -m specified multiple times.
 encode a.txt -m x -o v.npy --engine tf ~ Choose from: "auto", "torch", "openvino", "onnx".
 evaluate -m x -d classes.csv --columns body ~ --columns 'body': must be ROLE=COLUMN, such as text=body. Roles: text,
-evaluate -m x -d classes.csv --columns body=text ~ Unknown role 'body' in columns
-evaluate -m x -d classes.csv --columns text=text,label=kind ~ no column 'kind' for 'label'. Columns: 'text', 'label'
 search -m x -d classes.csv --columns text=text text=label ~ --columns names two columns for 'text': 'text' and 'label'
 improve -m x --texts many.txt -o new --columns text=body ~ there are neither. For the texts of a table, use --column.
 improve -m x --texts many.txt -o new -d classes.csv --columns label=kind ~ no column 'kind' for 'label'
 search -m x --texts [a].txt ~ [a].txt does not exist
-recipes maen ~ Unknown recipe 'maen'. Did you mean 'mean'
 encode texts.txt -m x -o folder.npy ~ is a folder
 encode texts.txt -m x -o texts.txt/v.npy ~ not a folder
-encode texts.txt -m TINY -r first-lats -o parts --id number ~ Did you mean 'first-last'
 encode bytes.parquet -m x -o v.jsonl ~ The column 'id' contains bytes, which JSON cannot represent
 encode texts.txt -m x -o v.txt ~ Files of vectors end in .npy, .parquet, .jsonl; a folder of parts has no suffix
 encode texts.txt -m ./nowhere -o v.npy ~ There is no model folder
@@ -38,28 +34,19 @@ encode nulls.jsonl -m x -o v.jsonl --strict ~ line 2: 'text' is null (such rows:
 encode null.jsonl -m x -o v.jsonl ~ No row has a text: 'text' is null in all 1
 encode vectors.jsonl -m x -o v.jsonl ~ has a column 'embedding'
 encode mixed.jsonl -m x -o v.parquet ~ 'id' has values of several types
-evaluate -m ./nowhere -d stsbb ~ stsb
-evaluate -m TINY -d my-pairs.jsonl -r ditto:9-1 ~ It allows heads LAYER-HEAD from 1-1 to 3-4
-evaluate -m TINY -d bad.csv ~ bad.csv, line 3
 evaluate -m x -d my-pairs.jsonl --as-is --fit texts.txt ~ models as they are run none
 evaluate -m TINY ./nowhere -r mean -d my-pairs.jsonl ~ Error: There is no model folder './nowhere'
 evaluate results.json -m x ~ Add --report FILE
 evaluate results.json --report out ~ unknown format ''. Known: .html
 evaluate results.json --report o.html -r mean ~ Pass a model
 search -m x ~ Pass either --data
-search -m x --data stsb.dev --space hats ~ Unknown search space 'hats'
-search -m x --data my-pairs.jsonl --test my-pairs.jsonl ~ all of its 4 pairs
 search -m x --data texts.txt ~ Texts without labels are for --texts
 search -m x --texts many.txt --ask-file judge.csv ~ --ask-file needs --ask
 search -m x --data my-pairs.jsonl --ask 5 ~ Pass the texts with --texts
 search -m x --texts many.txt --ask 5 --for clusters ~ --ask selects pairs for similarity, not for clusters
 search -m TINY --texts many.txt --ask 5 --ask-file judge.txt ~ .csv
-search -m TINY --texts many.txt --ask 99999 --ask-file judge.csv ~ Cannot select 99999 pairs to annotate
-search -m TINY --texts many.txt --ask 2 --ask-file bad.csv ~ line 3: 'score' must be a finite number, not 'much'
 improve -m TINY -t one.txt -o out ~ 50
 train -m TINY -o out ~ Pass either --texts
-train -m TINY -o out --texts many.txt --batch-size 99 ~ batch_size=99: must be between 2 and 60
-train -m TINY -o out --texts many.txt --device tpu ~ device='tpu': must be
 distill -m TINY -o out -t many.txt --validate my-pairs.jsonl --shaping centre ~ pass either --validate or these
 distill -m TINY -o out -t many.txt --contexts texts.txt ~ is a file
 distill -m x -o out -t many.txt --validate my-pairs.jsonl classes.csv ~ Expected scored pairs, but
@@ -69,20 +56,16 @@ save -m TINY -o out --match-score 4 ~ --match-score needs --calibrate FILES
 save -m TINY -o folder.npy -r mean ~ --force
 save -m x -o out --format openvino --calibrate texts.txt ~ --calibrate is for graphs in --precision int8
 save -m x -o out --format openvino --match-score 3 ~ --match-score calibrates an encoder, not a graph
-save -m x -o out --format onnx --precision bfloat16 ~ onnx runs in float32
 save -m x -o out --format openvino --compare texts.txt ~ 4 distinct texts are too few
 save -m x -o out --compare texts.txt ~ --compare is for graphs
 check x --against http://localhost --texts a.txt ~ --texts is for the health checks, which --against replaces
 check x --files-only --against http://localhost ~ --against cannot be combined with --files-only
 lab pretrain -o out -t many.txt --config mini ~ Set either max_steps or epochs. Got neither
 lab pretrain -o out -t many.txt --config mini --max-steps 1 --held-out none.txt ~ does not exist
-lab reproduce ditto-9 ~ Did you mean
-lab reproduce ditto-6 -m llama=x ~ 'llama'
 lab reproduce ditto-6 --only-rows nothing* nobody ~ 'nothing* nobody' matches nothing. Known: BERT static
 lab reproduce stankevicius-A1 --only-columns XX ~ Known: T0, T4, BERT
 lab minimal-pairs evaluate -m TINY -d bad.tsv --fit texts.txt ~ Add one with --recipe
 lab minimal-pairs evaluate -m TINY -d bad.tsv --report heros.jpg ~ .png
-lab minimal-pairs evaluate -m TINY -d bad.tsv ~ bad.tsv, line 3
 lab minimal-pairs build -t none.txt -o pairs.jsonl ~ does not exist
 lab minimal-pairs fit none.csv -m x -o fitted.txt ~ .json
 lab minimal-pairs sheet none.jsonl -o sheet.csv ~ does not exist
@@ -91,9 +74,7 @@ train texts.txt -m x -o y ~ essent train does not take the argument 'texts.txt' 
 lab explain dogs cats -m x -o pair.jpg ~ unknown format '.jpg'
 lab explain dogs cats -m x --fit texts.txt ~ Add one with --recipe
 evaluate -m x y -d bad.tsv --fit texts.txt ~ Add one with --recipe
-lab explain dogs cats -m x -r nothing ~ Unknown recipe
 lab explain dogs cats -m TINY -r "mean | zscore" ~ --fit FILE
-lab explain dogs "" -m TINY ~ second sentence is empty
 lab explain mask -m x ~ Pass texts
 lab explain mask -m x dogs --json results.json ~ already exists
 lab explain bias -m TINY -o texts.txt ~ is a file
@@ -104,7 +85,6 @@ lab templates -m TINY -d my-pairs.jsonl --method generate ~ needs a T5
 FILES = {
     "one.txt": "one sentence\n",
     "blank.txt": "\n\n",
-    "bad.csv": "sentence1,sentence2,score\na,b,1\nc,d,much\n",
     "bad.tsv": "Original\tTypo\nA text.\tA txet.\n\tA txet.\n",
     "classes.csv": "text,label\n" + "".join(f"text {n},{n % 2}\n" for n in range(20)),
     "results.json": '{"format": "essent-results/1", "results": []}',

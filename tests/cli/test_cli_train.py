@@ -43,7 +43,7 @@ def test_texts(tiny: str, lines: Path, many: Path, pairs: Path, tmp_path: Path) 
     assert read_json(output / "training.json")["settings"]["max_seq_length"] == 8
 
 
-@pytest.mark.slow  # three processes; tests/train sends the signal within one
+@pytest.mark.slow  # three processes; tests/training sends the signal within one
 def test_ctrl_c_in_a_process(tiny: str, many: Path, tmp_path: Path) -> None:
     """A real one, as a user has it: the steps since the last checkpoint are kept."""
     output = tmp_path / "model"

@@ -14,7 +14,6 @@ import essent
 from essent import Encoder, StaticEncoder
 from essent._core.arguments import check_path
 from essent.errors import InputError
-from static_models import static_model
 
 TEXTS = ["a cat sat", "the dog ran"]
 PAIRS = [("a cat", "the dog", 1.0), ("a dog", "the cat", 2.0), ("the moon", "a cat", 0.5)]
@@ -26,10 +25,8 @@ def encoder(bert: Path) -> Encoder:
 
 
 @pytest.fixture(scope="module")
-def static(encoder: Encoder, tmp_path_factory: pytest.TempPathFactory) -> StaticEncoder:
-    path = tmp_path_factory.mktemp("arguments") / "static"
-    static_model(encoder.tokenizer.backend_tokenizer).save(str(path))
-    return StaticEncoder.load(path)
+def static(static_folder: Path) -> StaticEncoder:
+    return StaticEncoder.load(static_folder)
 
 
 @pytest.fixture
@@ -91,12 +88,6 @@ def test_options_are_checked_before_weights_are_read(without_weights: Path, opti
         Encoder(without_weights, "mean", **options)
     with pytest.raises(InputError, match=message):
         essent.evaluate(str(without_weights), ["mean"], [PAIRS], **options)
-
-
-@pytest.mark.parametrize(("name", "dtype"), [("dtype", "bfloat16"), ("torch_dtype", torch.bfloat16)])
-def test_weights_have_the_requested_type(bert: Path, name: str, dtype: object) -> None:
-    loaded = Encoder(bert, "mean", model_kwargs={name: dtype})
-    assert next(loaded.parameters()).dtype == torch.bfloat16
 
 
 ENCODE: list[tuple[dict[str, Any], str]] = [

@@ -48,14 +48,9 @@ def test_a_wrong_name_fails_at_once(load: Callable[[], Any]) -> None:
 
 
 @pytest.mark.usefixtures("unreachable")
-def test_the_cache_is_read(bert: Path, tmp_path: Path) -> None:
-    commit = "0123456789012345678901234567890123456789"
-    store = tmp_path / "models--nobody--tiny"
-    (store / "refs").mkdir(parents=True)
-    (store / "refs" / "main").write_text(commit)
-    (store / "snapshots").mkdir()
-    (store / "snapshots" / commit).symlink_to(bert)
-    assert Encoder("nobody/tiny", "mean", cache_folder=str(tmp_path)).encode(["dogs"]).any()
+def test_the_cache_is_read(cached: Callable[..., Path]) -> None:
+    cache = cached("nobody/tiny")
+    assert Encoder("nobody/tiny", "mean", cache_folder=str(cache)).encode(["dogs"]).any()
 
 
 @pytest.mark.usefixtures("unreachable")

@@ -10,12 +10,6 @@ from hypothesis import strategies as st
 
 from essent._core.registry import Registry, did_you_mean, format_spec, split_spec
 from essent.errors import RecipeError, UnknownNameError
-from essent.recipe.pooling import reductions
-from essent.recipe.shaping.base import shapers
-from essent.recipe.sources.layers import token_tables
-from essent.recipe.weighting.base import weightings
-
-REGISTRIES = [weightings, reductions, shapers, token_tables]
 
 
 @dataclass(frozen=True)
@@ -73,12 +67,3 @@ def test_format_spec_is_read_back(size: int, colour: str) -> None:
     registry.register("shape")(Shape)
     spec = format_spec("shape", {"size": size, "colour": colour}, {"size": 2, "colour": "red"})
     assert registry.create(spec) == Shape(size, colour)
-
-
-@pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.kind)
-def test_every_part_is_documented_and_knows_its_name(registry: Registry) -> None:
-    assert list(registry) == sorted(registry)
-    for name in registry:
-        assert name in registry
-        assert registry[name].name == name
-        assert (registry[name].__doc__ or "").strip(), f"{registry.kind} {name} has no docstring"

@@ -58,32 +58,12 @@ def topics_of(model: Any) -> Any:
     return topics
 
 
-@pytest.mark.slow
-def test_bertopic_embeds_with_the_encoder(encoder: Encoder) -> None:
-    topics = topics_of(encoder)
-    assert topics.embedding_model.embedding_model is encoder
-    assert len(topics.transform(TEXTS)[0]) == len(TEXTS)
-    reduced = PCA(2, random_state=0).fit_transform(encoder.encode(DOCUMENTS))
-    expected = KMeans(2, n_init=2, random_state=0).fit_predict(reduced)
-    assert len(set(zip(topics.topics_, expected, strict=True))) == 2  # the same two groups, perhaps renumbered
-
-
-@pytest.mark.slow
-def test_keybert_embeds_with_the_encoder(encoder: Encoder) -> None:
-    from keybert import KeyBERT
-
-    document = DOCUMENTS[0]
-    scores_by_keyword = dict(KeyBERT(encoder).extract_keywords(document, top_n=3))
-    words = list(scores_by_keyword)
-    cosines = encoder.similarity(encoder.encode([document]), encoder.encode(words)).numpy()[0]
-    np.testing.assert_allclose(list(scores_by_keyword.values()), cosines, atol=1e-3)
-
-
 @pytest.mark.slow  # their imports
 @pytest.mark.parametrize("library", ["bertopic", "keybert"])
 def test_every_kind_of_encoder_is_recognised(
     library: str,
     bert: Path,
+    encoder: Encoder,
     compiled: SentenceTransformer,
     compiled_by: Callable[[str], CompiledEncoder],
     tmp_path: Path,
@@ -91,7 +71,7 @@ def test_every_kind_of_encoder_is_recognised(
     select = importlib.import_module(f"{library}.backend._utils").select_backend
     backbone = Encoder(str(bert), "static").module.backbone
     encoder_of(backbone.static_table.detach().numpy(), backbone.tokenizer).save(str(tmp_path))
-    for model in (compiled, Mine(str(tmp_path))):
+    for model in (encoder, compiled, Mine(str(tmp_path))):
         assert select(model).embedding_model is model
         np.testing.assert_allclose(select(model).embed(TEXTS), model.encode(TEXTS), atol=1e-6)
     for model in (StaticEncoder.load(tmp_path), compiled_by("openvino")):

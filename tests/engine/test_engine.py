@@ -31,7 +31,8 @@ from essent.recipe.shaping.quantile import QuantileMap, column_quantiles
 from families import CORPUS, DECODERS, FAMILIES, MORE_DECODERS
 from samples import daily
 
-RECIPE = "layers=0+2 weights=idf*ditto:1-2 template='This sentence : \"{text}\" means [MASK] .' | zscore | normalize"
+TEMPLATE = "template='This sentence : \"{text}\" means [MASK] .'"
+RECIPE = f"{TEMPLATE} layers=0+attention:2-out+2 weights=idf*ditto:1-2 | zscore | normalize"
 OWN_GRAPHS = ("ditto", "whitening", "prompt-denoised", "t4-idf-quantile", "flow")
 ODD = ["", "", " ", "\ud800", "[MASK] [CLS]", "你好", "", "?", "a\nb\tc"]
 WORDS = "the moon is a large flute and dogs run after it in every green field on monday".split()
@@ -189,6 +190,8 @@ def test_a_damaged_folder_is_refused(
 def test_what_does_not_compile(encoder: Encoder, bert: Path, shell_of: Callable[[str], SentenceTransformer]) -> None:
     shell, path = list(shell_of("bert")), str(bert)
     half = SentenceTransformer(path, device="cpu", model_kwargs={"dtype": torch.bfloat16})
+    unlimited = Encoder(path, "prompt-denoised")
+    unlimited.max_seq_length = None
     for model, arguments, error, message in (
         (encoder, {"engine": "tensorrt"}, EngineError, "must be one of openvino, onnx"),
         (encoder, {"precision": "f16"}, EngineError, "float32, bfloat16, int8"),
@@ -198,6 +201,9 @@ def test_what_does_not_compile(encoder: Encoder, bert: Path, shell_of: Callable[
         (path, {}, InputError, "not str"),
         (Encoder(path, "mean | zscore"), {}, NotFittedError, "fit"),
         (half, {}, EngineError, r"bfloat16.*float32"),
+        (SentenceTransformer(path, device="cpu").to("meta"), {}, EngineError, "on the CPU, not on meta"),
+        (Encoder(path, "prompt-topk"), {}, EngineError, "runs the masked-LM head only at masks"),
+        (unlimited, {}, EngineError, "needs a maximum length"),
         ([*shell, torch.nn.Identity()], {}, EngineError, "followed by any of Dense"),
         (shell[:1], {}, EngineError, "models of a Transformer and a Pooling"),
         ([shell[0], Pooling(32, "mean_sqrt_len_tokens")], {}, EngineError, "which no recipe describes"),
@@ -358,7 +364,7 @@ def test_families(shell_of: Callable[[str], SentenceTransformer], family: str) -
         *(
             pytest.param(f"{name}:2-1" if row.argument else name, marks=() if name in OWN_GRAPHS else pytest.mark.slow)
             for name, row in NAMED.items()
-            if "topk" not in row.text and name != "metaeol"  # refused: tests/model/test_mlm_head.py, test_prompts.py
+            if "topk" not in row.text and name != "metaeol"  # refused: above, and in tests/model/test_prompts.py
         ),
     ],
 )

@@ -16,7 +16,7 @@ import pytest
 
 import essent
 from command_line import PROGRAM
-from essent import Encoder
+from essent import Encoder, StaticEncoder
 from essent._core.lazy import IN_TORCH
 from essent.engine.compiled import CompiledEncoder
 from hidden_modules import hiding
@@ -83,13 +83,15 @@ def test_a_loaded_graph(
 
 
 @pytest.mark.slow  # several processes
-def test_the_command_line(graph: Path, variables: dict[str, str], tmp_path: Path) -> None:
+def test_the_command_line(graph: Path, static_folder: Path, variables: dict[str, str], tmp_path: Path) -> None:
+    """Of a graph; a static encoder goes into parts too."""
     (tmp_path / "texts.txt").write_text("\n".join(SENTENCES), "utf-8")
     expected = essent.load(graph).encode(SENTENCES)
     for arguments in (
         ["encode", "texts.txt", "-m", str(graph), "-o", "vectors.npy"],
         ["encode", "texts.txt", "-m", str(graph), "-o", "parts"],
         ["encode", "texts.txt", "-m", str(graph), "-o", "by-workers", "--workers", "2"],
+        ["encode", "texts.txt", "-m", str(static_folder), "-o", "static"],
         ["check", str(graph)],
     ):
         done = run(tmp_path, variables, *PROGRAM, *arguments)
@@ -98,9 +100,10 @@ def test_the_command_line(graph: Path, variables: dict[str, str], tmp_path: Path
             assert "same vectors" in done.stdout
             assert "The health checks were skipped." in done.stderr
     np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, atol=1e-6)
-    for output in ("parts", "by-workers"):
+    of_static = StaticEncoder.load(static_folder).encode(SENTENCES)
+    for output, vectors in (("parts", expected), ("by-workers", expected), ("static", of_static)):
         table = pq.read_table(tmp_path / output, columns=["embedding"])
-        np.testing.assert_allclose(np.stack(table["embedding"].to_numpy()), expected, atol=1e-6)
+        np.testing.assert_allclose(np.stack(table["embedding"].to_numpy()), vectors, atol=1e-6)
 
 
 @pytest.mark.slow  # a server of its own

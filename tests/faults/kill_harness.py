@@ -27,9 +27,7 @@ from typing import Any
 
 KILLED = 137  # the status of a child that the shim has ended
 SECONDS = 300  # after which a child is taken to hang
-_POINTS = os.environ.get("ESSENT_FAULTS_MOST", "0")
-EVERY = _POINTS == "all"  # every point of every test, whatever the test says: an hour and more
-MOST = None if EVERY else int(_POINTS) or None  # points of each kind where a test does not say
+EVERY = os.environ.get("ESSENT_FAULTS_MOST") == "all"  # every point of every test: an hour and more
 SHIM, MARK = Path(__file__).with_name("kill_shim.c"), "ESSENT_KILL_SHIM"
 WITHOUT = f"run it under the shim: python {Path(__file__).name} [arguments of pytest], or make check-faults"
 
@@ -227,8 +225,8 @@ def killed_at_every_write(
     Args:
         action: writes the target.
         target: a file or folder, existing or not.
-        most: at most about so many points of each kind, spread evenly over the calls; None is every one,
-            or what the variable ESSENT_FAULTS_MOST says; with "all" there it is every one for every test.
+        most: at most about so many points of each kind, spread evenly over the calls; None, or "all" in the variable
+            ESSENT_FAULTS_MOST, is every one.
         half: only deaths in the middle of writing data (True) or between calls (False); None is both.
         read: what of the target is compared; by default every byte. It sees a target that may not exist.
 
@@ -245,7 +243,7 @@ def killed_at_every_write(
             assert whole.status == 0, f"The action fails without being killed:\n{whole.error}"
             assert whole.calls, f"The action changes nothing in {around}."
             new, names = read(target), frozenset(entry.name for entry in around.iterdir())
-            for number in _spread(len(whole.calls), None if EVERY else most or MOST):
+            for number in _spread(len(whole.calls), None if EVERY else most):
                 _put_back(before, around)
                 child, call = run_in_child(action, around, number, half=middle), whole.calls[number - 1]
                 assert child.status in (0, KILLED), f"At {call}:\n{child.error}"

@@ -259,18 +259,15 @@ def test_checkpoints_of_training(tmp_path: Path, folder_of: Callable[[str], Path
     assert len(resumed) >= 3, resumed
 
 
-def test_parts_of_a_bulk_run(tmp_path: Path) -> None:
+def test_parts_of_a_bulk_run(static_folder: Path, tmp_path: Path) -> None:
     """Killed at any write, a run goes on to the bytes of one that was not killed."""
     from essent.bulk.run import encode
-    from families import build_tokenizer
-    from static_models import static_model
 
-    model, texts, output = tmp_path / "static", tmp_path / "texts.csv", tmp_path / "vectors"
-    static_model(build_tokenizer("wordpiece").backend_tokenizer).save(str(model))
+    texts, output = tmp_path / "texts.csv", tmp_path / "vectors"
     texts.write_text("\n".join(["text", *(f'"{text}"' for text in CORPUS[:12])]), "utf-8")
 
     def run() -> dict[str, bytes]:
-        encode(texts, model, output, rows_per_part=4)
+        encode(texts, static_folder, output, rows_per_part=4)
         return {path.name: path.read_bytes() for path in sorted(output.iterdir())}
 
     expected, points = None, 0

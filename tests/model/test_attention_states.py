@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sklearn.base import clone
-from transformers import AutoModel, PreTrainedModel, T5EncoderModel
+from transformers import PreTrainedModel
 
 import essent
 from essent import Encoder, EncoderTransformer
@@ -20,14 +19,13 @@ from essent.errors import RecipeError, UnsupportedRecipeError
 from essent.model.attention import _note_projection
 from essent.model.loading import load, open_model
 from essent.recipe.sources.layers import resolve
-from essent.selection.run import run_passes
-from essent.selection.search_data import SearchData, SearchSettings
 from essent.selection.space import Grid, Space
-from families import build_family
+from families import Folders
+from reference import Reference
 from samples import TEXTS, daily
 from selection_samples import TASK
 
-Folders = Callable[[str], Path]
+References = Callable[[str], Reference]
 FAMILIES = ("bert", "gpt2", "llama", "gemma3_text", "distilbert", "albert", "t5", "modernbert")
 MODULES = {  # family -> paths of the value projection and W_O in the layer's attention
     "bert": ("encoder.layer.{}.attention.self.value", "encoder.layer.{}.attention.output.dense"),
@@ -43,12 +41,6 @@ MODULES = {  # family -> paths of the value projection and W_O in the layer's at
     ),
 }
 SOURCES = ("value:1", "value:L", "attention:2", "attention:L-out", "attention:L-1-out")
-
-
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    root = tmp_path_factory.mktemp("attention")
-    return cache(lambda family: build_family(family, root / family))
 
 
 def plain_states(model: PreTrainedModel, family: str, ids: list[int]) -> dict[tuple[int, str], np.ndarray]:
@@ -75,20 +67,14 @@ def plain_states(model: PreTrainedModel, family: str, ids: list[int]) -> dict[tu
     return {(layer + 1, kind): states for kind, rows in calls.items() for layer, states in enumerate(rows)}
 
 
-def plain_model(folder: Path, family: str) -> PreTrainedModel:
-    kind = T5EncoderModel if family == "t5" else AutoModel
-    return kind.from_pretrained(folder, attn_implementation="eager", dtype=torch.float64).eval()
-
-
 def assert_same(actual: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_allclose(actual, expected, atol=1e-5 * max(1.0, np.abs(expected).max()))
 
 
 @pytest.mark.parametrize("family", daily(FAMILIES, "bert", "gpt2", "llama"))
-def test_states_equal_a_plain_script(family: str, model_folder: Folders) -> None:
+def test_states_equal_a_plain_script(family: str, folder_of: Folders, reference_of: References) -> None:
     """Mean over the tokens, alone, in a batch, and padded on the left."""
-    folder = model_folder(family)
-    model = plain_model(folder, family)
+    folder, model = folder_of(family), reference_of(family).model
     for source in SOURCES:
         encoder = Encoder(str(folder), f"layers={source}", device="cpu")
         key = resolve(source, 3).key
@@ -104,18 +90,17 @@ def test_states_equal_a_plain_script(family: str, model_folder: Folders) -> None
         assert encoder.get_embedding_dimension() == expected.shape[1]
 
 
-def test_grouped_values_occur_once(model_folder: Folders) -> None:
-    encoder = Encoder(str(model_folder("llama")), "layers=value:2", device="cpu")
+def test_grouped_values_occur_once(folder_of: Folders) -> None:
+    encoder = Encoder(str(folder_of("llama")), "layers=value:2", device="cpu")
     assert encoder.get_embedding_dimension() == 16  # 2 kv heads of 8 dimensions, shared by 4 heads
     with pytest.raises(UnsupportedRecipeError, match="value:2 has 16, attention:2 has 32"):
-        Encoder(str(model_folder("llama")), "layers=value:2+attention:2", device="cpu")
+        Encoder(str(folder_of("llama")), "layers=value:2+attention:2", device="cpu")
 
 
 @pytest.mark.parametrize("family", ["bert", "llama"])
-def test_mixes_weights_and_templates(family: str, model_folder: Folders) -> None:
+def test_mixes_weights_and_templates(family: str, folder_of: Folders, reference_of: References) -> None:
     """Layers and attention in one mix; with a template, the prefix cache is not used."""
-    folder = model_folder(family)
-    model = plain_model(folder, family)
+    folder, model = folder_of(family), reference_of(family).model
     recipe = "template=about layers=0.5*attention:L-out+2*attention:1-out+-1*L weights=last"
     encoder = Encoder(str(folder), recipe, device="cpu")
     for text, vector in zip(TEXTS, encoder.encode(TEXTS), strict=True):
@@ -144,7 +129,7 @@ def test_training_reaches_the_weights(bert: Path) -> None:
     assert block.self.value.weight.grad.abs().sum() > 0
 
 
-# -- saved folders, graphs, search, caches ----------------------------------------------------------------------
+# -- saved folders, caches ----------------------------------------------------------------------
 
 RECIPE = "layers=0.5*attention:2-out+0.5*1 weights=ditto:1-2 | centre"
 
@@ -156,28 +141,6 @@ def test_saved_folders_load_in_sentence_transformers(bert: Path, tmp_path: Path)
     assert_same(Encoder(str(tmp_path / "saved"), device="cpu").encode(TEXTS), expected)
     stock = SentenceTransformer(str(tmp_path / "saved"), device="cpu", trust_remote_code=True)
     assert_same(stock.encode(TEXTS), expected)
-
-
-@pytest.mark.slow  # a conversion of its own
-def test_graphs(bert: Path) -> None:
-    encoder = Encoder(str(bert), RECIPE, device="cpu").fit(TEXTS)
-    assert_same(essent.compile(encoder, "onnx", threads=1).encode(TEXTS), encoder.encode(TEXTS))
-
-
-def test_search_scores_the_vectors_of_single_encoders(model_folder: Folders) -> None:
-    recipes = ["layers=value:L weights=position", "layers=attention:2-out+L", "mean", "ditto:2-1"]
-    recipes += ["template=about layers=attention:L-out weights=last"]
-    settings = SearchSettings(64.0, batch_size=3, precision="float32")
-    folder = str(model_folder("llama"))
-    shell = open_model(folder, {"device": "cpu"})
-    with run_passes(shell, Space((), tuple(recipes)), [SearchData.of(TASK, None, (), 0)], (),
-                    settings) as run:  # fmt: skip
-        rows = dict(zip(map(str, run.recipes), np.array(run.sweeps[0].store.rows), strict=True))
-    firsts, seconds = [pair.sentence1 for pair in TASK.pairs], [pair.sentence2 for pair in TASK.pairs]
-    for recipe, cosines in rows.items():
-        encoder = Encoder(folder, recipe, device="cpu").fit(firsts + seconds)
-        first, second = (encoder.encode(texts, normalize_embeddings=True) for texts in (firsts, seconds))
-        np.testing.assert_allclose(cosines, (first * second).sum(axis=1), atol=2e-5, err_msg=recipe)
 
 
 @pytest.mark.parametrize("recipe", ["layers=value:2", "template=T0+T4 weights=mask"])
@@ -207,17 +170,17 @@ def test_missing_layers_are_refused(source: str, bert: Path) -> None:
 
 
 @pytest.mark.parametrize("family", ["mpnet", "deberta-v2"])
-def test_families_without_the_interface(family: str, model_folder: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_families_without_the_interface(family: str, folder_of: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused before the weights are read."""
-    folder = str(model_folder(family))
+    folder = str(folder_of(family))
     monkeypatch.setattr("essent.model.loading._open", None)
     with pytest.raises(UnsupportedRecipeError, match=f"transformers' {family} has no attention interface"):
         Encoder(folder, "layers=value:1", device="cpu")
 
 
-def test_hybrids_have_no_heads(model_folder: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hybrids_have_no_heads(folder_of: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused before the weights are read, skipped by spaces, and states of layers are computed without heads."""
-    folder = str(model_folder("lfm2"))
+    folder = str(folder_of("lfm2"))
     board = essent.search(
         folder, TASK, Space((Grid(weights=("uniform", "ditto:*")),)), baselines=["mean"], device="cpu"
     )

@@ -60,11 +60,11 @@ def test_only_the_requested_heads_are_computed(family: str, shell_of: Shells, mo
     assert requested[1:] == [[2, 4], [1]]
 
 
-@pytest.mark.parametrize("family", daily(FAMILIES, "bert", "deberta-v2"))
+@pytest.mark.parametrize("family", daily(FAMILIES, "bert", "albert", "deberta-v2", "gpt2"))
 def test_encoders_sharing_a_model_are_independent(family: str, folder_of: Callable[[str], Path]) -> None:
-    """Layers are shared: what transformers hooks onto them for one encoder must not fire for another."""
+    """As each from its folder, loaded no deeper than it reads; no hook on a layer fires for another encoder."""
     shell = SentenceTransformer(str(folder_of(family)), device="cpu")
-    recipes = ["layers=1+2", "ditto:2-2", "layers=0+1+2+L", "layers=2"]
+    recipes = ["layers=1+2", "ditto:2-2", "layers=0+1+2+L", "layers=2", "static", "random"]
     alone = [Encoder(str(folder_of(family)), recipe).encode(TEXTS) for recipe in recipes]
     encoders = [Encoder(shell, recipe) for recipe in recipes]
     for _ in range(2):

@@ -84,6 +84,7 @@ def test_the_dtype_of_loaded_and_saved_models(decoder: Path, tmp_path: Path) -> 
         return Encoder(model, recipe, device="cpu", **options).module.backbone.static_table.dtype
 
     assert dtype(decoder) == torch.float32
+    assert dtype(decoder, model_kwargs={"dtype": "bfloat16"}) == torch.bfloat16
     half = {"model_kwargs": {"torch_dtype": torch.bfloat16}}  # transformers' former name
     assert dtype(decoder, **half) == torch.bfloat16
     assert open_encoder(decoder, "cpu").module.backbone.static_table.dtype == torch.float32

@@ -21,16 +21,6 @@ from families import FAMILIES
 from samples import LONG, TEXTS, daily
 
 Shells = Callable[[str], SentenceTransformer]
-RECIPES = ["mean", "layers=1", "layers=0+2", "static", "ditto:2-3", "random"]
-
-
-@pytest.mark.parametrize("family", daily(FAMILIES, "bert", "albert", "gpt2"))
-def test_a_partly_loaded_folder_matches_the_whole_model(
-    family: str, folder_of: Callable[[str], Path], shell_of: Shells
-) -> None:
-    for recipe in RECIPES:
-        part, whole = Encoder(str(folder_of(family)), recipe), Encoder(shell_of(family), recipe)
-        np.testing.assert_allclose(part.encode(TEXTS), whole.encode(TEXTS), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

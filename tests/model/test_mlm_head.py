@@ -97,7 +97,7 @@ def test_a_head_without_weights_is_refused(bert: Path, tmp_path: Path) -> None:
 # -- wherever recipes run ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", daily(MASKED, "bert", "modernbert"))
+@pytest.mark.parametrize("family", daily(MASKED, "modernbert"))
 def test_the_head_is_saved_with_the_folder(family: str, folder_of: Callable[[str], Path], tmp_path: Path) -> None:
     name = "prompt-topk" if family in RELATIVE else "prompt-topk-denoised"
     encoder = Encoder(str(folder_of(family)), f"{name} | zscore").fit(TEXTS)

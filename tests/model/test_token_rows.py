@@ -32,11 +32,6 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
     return build_tokenizer(request.param).backend_tokenizer
 
 
-@pytest.fixture
-def wordpiece() -> Tokenizer:
-    return build_tokenizer("wordpiece").backend_tokenizer
-
-
 # -- as it is ---------------------------------------------------------------------------------------------------------
 
 
@@ -64,22 +59,9 @@ def test_word_embeddings_keep_their_special_tokens(mode: str, bert: Path, tmp_pa
 
 
 def test_a_folder_of_model2vec(wordpiece: Tokenizer, tmp_path: Path) -> None:
-    """A token's vector is embeddings[mapping[id]]·weights[id]; unknown tokens count in no mean (model2vec's encode)."""
-    rows, size = 7, wordpiece.get_vocab_size()
-    generator = np.random.default_rng(3)
-    arrays = {
-        "embeddings": generator.standard_normal((rows, 9)).astype(np.float32),
-        "mapping": generator.integers(0, rows, size),
-        "weights": generator.random(size).astype(np.float32),
-    }
-    folder = save_model2vec(tmp_path / "potion", wordpiece, arrays, normalize=True)
-    table = arrays["embeddings"][arrays["mapping"]] * arrays["weights"][:, None]
-    table[wordpiece.token_to_id("[UNK]")] = 0
-    sums = np.stack([table[wordpiece.encode(text, add_special_tokens=False).ids].sum(axis=0) for text in EVERY])
-    expected = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-30)
-    encoder = Encoder(folder)
-    assert encoder.recipe == Recipe.parse("static | normalize")
-    np.testing.assert_allclose(encoder.encode(EVERY), expected, atol=1e-5)
+    """Its recipe, and another one; tests/static/test_static_encoder.py has the vectors."""
+    folder = save_model2vec(tmp_path / "potion", wordpiece, {"embeddings": table_of(wordpiece)}, normalize=True)
+    assert Encoder(folder).recipe == Recipe.parse("static | normalize")
     encoder = Encoder(folder, "static reduce=max")
     encoder.save(str(tmp_path / "saved"))
     np.testing.assert_allclose(Encoder(tmp_path / "saved").encode(EVERY), encoder.encode(EVERY), atol=1e-5)

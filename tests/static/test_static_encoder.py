@@ -6,7 +6,6 @@ import copy
 import json
 import pickle
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -54,20 +53,8 @@ def assert_same(folder: Path, limit: float = 1e-6) -> StaticEncoder:
 
 
 @pytest.fixture
-def wordpiece() -> Tokenizer:
-    return build_tokenizer("wordpiece").backend_tokenizer
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("static") / "model"
-    static_model(build_tokenizer("wordpiece").backend_tokenizer).save(str(folder))
-    return folder
-
-
-@pytest.fixture
-def folder(saved: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(saved, tmp_path / "model"))
+def folder(static_folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(static_folder, tmp_path / "model"))
 
 
 # -- the same vectors -------------------------------------------------------------------------------------------------
@@ -238,19 +225,6 @@ def test_threads_and_copies_share_no_mutable_state(folder: Path) -> None:
             np.testing.assert_array_equal(vectors, expected)
     for duplicate in (copy.deepcopy(light), pickle.loads(pickle.dumps(light))):  # noqa: S301
         np.testing.assert_array_equal(duplicate.encode(EVERY), expected)
-
-
-def test_it_starts_without_torch_and_scipy(folder: Path) -> None:
-    code = (
-        "import sys, essent, essent.static\n"
-        f"encoder = essent.StaticEncoder.load({str(folder)!r})\n"
-        "assert essent.static.StaticEncoder is essent.StaticEncoder\n"
-        "print(encoder.encode(['dogs', 'a man']).shape)\n"
-        "heavy = 'torch', 'transformers', 'sentence_transformers', 'sklearn', 'scipy', 'pandas'\n"
-        "print([name for name in heavy if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["(2, 12)", "[]"]
 
 
 # -- bad input --------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,8 @@ from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize
 
-import essent
 from command_line import read_json
 from essent import Encoder, StaticEncoder, verify
-from essent.engine.compiled import CompiledEncoder
 from essent.errors import DamagedError, InputError, NotFittedError
 from essent.tasks.calibration import (
     EDGE,
@@ -142,22 +139,6 @@ def test_a_folder_keeps_it(encoder: Encoder, tmp_path: Path) -> None:
     again.calibration = None
     again.save(str(tmp_path / "again"))
     assert read_calibration(tmp_path / "again") is None
-
-
-@pytest.mark.slow
-def test_a_graph_keeps_it(compiled_by: Callable[[str], CompiledEncoder], encoder: Encoder, tmp_path: Path) -> None:
-    compiled = compiled_by("openvino")
-    assert compiled.calibration is None
-    compiled.calibration = encoder.calibration
-    try:
-        compiled.save(str(tmp_path / "graph"))
-    finally:
-        compiled.calibration = None
-    loaded = essent.load(tmp_path / "graph")
-    assert isinstance(loaded, CompiledEncoder)
-    assert loaded.calibration == encoder.calibration
-    vectors = loaded.encode(TEXTS[:2])
-    assert loaded.similarity(vectors, vectors, calibrated=True).shape == (2, 2)
 
 
 def test_a_static_encoder_reads_it(tmp_path: Path) -> None:

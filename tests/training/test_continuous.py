@@ -40,7 +40,7 @@ def test_before_training_nothing_has_changed(family: str, folder_of: Callable[[s
     assert set(verify(str(tmp_path)).differences) == {"essent", "sentence-transformers"}
 
 
-@pytest.mark.slow  # by the command too, see tests/cli
+@pytest.mark.slow
 def test_only_the_template_is_trained(bert: Path, dev: PairTask, tmp_path: Path) -> None:
     settings = {**SMALL, "learning_rate": 1e-2, "max_steps": 4, "validate_every": 2}
     encoder = train(bert, TEXTS, "optiprompt", output=tmp_path / "run", validate=dev, **settings)

@@ -13,6 +13,7 @@ from hostile import ATTACKS, attack, sign
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Router, StaticEmbedding
+from test_places import BESIDE
 
 import essent
 from essent import Encoder, EncoderTransformer, StaticEncoder
@@ -146,6 +147,8 @@ def test_unread_files_may_be_anything(bert: Path, tmp_path: Path, trusted: bool)
     shutil.copytree(bert, folder)
     (folder / "notes").symlink_to("/")
     (folder / "results.csv").symlink_to("/nowhere")
+    for name in BESIDE:
+        (folder / name).write_text("my own\n")
     assert Encoder(folder, "mean", trust_remote_code=trusted).encode(["dogs"]).any()
 
 

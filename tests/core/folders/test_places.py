@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import essent
@@ -21,18 +20,6 @@ from essent.recipe.sources.contexts import read_about
 
 TEXTS = ["dogs run", "a man plays a flute", "the moon is far"]
 BESIDE = ("handler.py", "training_config.json", "notes.onnx.txt", "vocabulary.csv", "chat_template.jinja", "lora.json")
-
-
-def test_unread_files_may_lie_beside_a_saved_model(bert: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    encoder = Encoder(bert, "mean")
-    encoder.save(str(folder))
-    for name in BESIDE:
-        (folder / name).write_text("my own\n")
-    np.testing.assert_array_equal(Encoder(folder).encode(TEXTS), encoder.encode(TEXTS))
-    assert essent.verify(str(folder)).passed
-    encoder.save(str(folder))
-    assert {(folder / name).read_text() for name in BESIDE} == {"my own\n"}
 
 
 @pytest.mark.parametrize(
@@ -55,7 +42,7 @@ def test_a_graph_replaces_a_graph_and_nothing_beside_it(
     compiled_by: Callable[[str], CompiledEncoder], tmp_path: Path
 ) -> None:
     folder = tmp_path / "graph"
-    compiled = compiled_by("onnx")
+    compiled = compiled_by("openvino")
     compiled.save(str(folder))
     (folder / "handler.py").write_text("mine")
     (folder / "README.md").write_text("mine")
@@ -97,25 +84,6 @@ def test_a_too_large_settings_file_is_reported_once(tmp_path: Path, monkeypatch:
     with pytest.raises(DamagedError) as caught:
         read_json(path)
     assert str(caught.value) == f"{path} has 109 bytes; a settings file can have at most 10."
-
-
-@pytest.fixture
-def cached(bert: Path, tmp_path: Path) -> Callable[..., Path]:
-    """Puts a model into a cache of the hub, without some of its files; gives the cache's folder."""
-
-    def put(repository: str, *without: str) -> Path:
-        commit = "0123456789012345678901234567890123456789"
-        store = tmp_path / f"models--{repository.replace('/', '--')}"
-        (store / "refs").mkdir(parents=True)
-        (store / "refs" / "main").write_text(commit)
-        snapshot = store / "snapshots" / commit
-        snapshot.mkdir(parents=True)
-        for file in bert.iterdir():
-            if file.name not in without:
-                (snapshot / file.name).write_bytes(file.read_bytes())
-        return tmp_path
-
-    return put
 
 
 def test_recipes_are_checked_before_weights_are_fetched(cached: Callable[..., Path]) -> None:

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from transformers import AutoModel, AutoTokenizer, T5EncoderModel
 
 from essent import Encoder, EssentError
 from essent.encoder.pipeline import late
 from families import CORPUS
+from reference import Reference
 from samples import daily
 
 Folders = Callable[[str], Path]
+References = Callable[[str], Reference]
 
 DOCUMENTS = [
     ["A man is playing a large flute. ", "How far is the moon ", "from the earth?"],
@@ -29,26 +30,20 @@ DOCUMENTS = [
 FAMILIES = ("bert", "gpt2", "llama", "roberta", "xlm-roberta", "t5", "modernbert", "qwen3")
 
 
-class Script:
-    """What a user of transformers would write, one document at a time, without padding."""
-
-    def __init__(self, folder: Path, family: str) -> None:
-        kind = T5EncoderModel if family == "t5" else AutoModel
-        self.model = kind.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
-        self.tokenizer = AutoTokenizer.from_pretrained(folder)
-
-    def states(self, document: str) -> tuple[list[np.ndarray], list[np.ndarray], list[tuple[int, int] | None]]:
-        """Layers (T,D), attention matrices (H,T,T) by layer, and each token's characters, None for special tokens."""
-        encoded = self.tokenizer(document, return_offsets_mapping=True, return_special_tokens_mask=True)
-        spans = [
-            None if special else tuple(span)
-            for span, special in zip(encoded["offset_mapping"], encoded["special_tokens_mask"], strict=True)
-        ]
-        with torch.no_grad():
-            ids = torch.tensor([encoded["input_ids"]])
-            output = self.model(input_ids=ids, output_hidden_states=True, output_attentions=True)
-        layers = [layer[0].numpy() for layer in output.hidden_states]
-        return layers, [attention[0].numpy() for attention in output.attentions], spans
+def states_of(
+    reference: Reference, document: str
+) -> tuple[list[np.ndarray], list[np.ndarray], list[tuple[int, int] | None]]:
+    """Layers (T,D), attention matrices (H,T,T) by layer, and each token's characters, None for special tokens."""
+    encoded = reference.tokenizer(document, return_offsets_mapping=True, return_special_tokens_mask=True)
+    spans = [
+        None if special else tuple(span)
+        for span, special in zip(encoded["offset_mapping"], encoded["special_tokens_mask"], strict=True)
+    ]
+    with torch.no_grad():
+        ids = torch.tensor([encoded["input_ids"]])
+        output = reference.model(input_ids=ids, output_hidden_states=True, output_attentions=True)
+    layers = [layer[0].numpy() for layer in output.hidden_states]
+    return layers, [attention[0].numpy() for attention in output.attentions], spans
 
 
 def owners(chunks: list[str], spans: list[tuple[int, int] | None]) -> list[int]:
@@ -69,28 +64,28 @@ def tokens_of(chunk: int, by_token: list[int]) -> list[int]:
 
 
 @pytest.mark.parametrize("family", daily(FAMILIES, "bert", "llama"))
-def test_equals_a_plain_script(family: str, folder_of: Folders) -> None:
+def test_equals_a_plain_script(family: str, folder_of: Folders, reference_of: References) -> None:
     """Alone, in a batch, and with a tokenizer that pads on the left."""
-    encoder, script = Encoder(str(folder_of(family)), "mean", device="cpu"), Script(folder_of(family), family)
+    encoder, reference = Encoder(str(folder_of(family)), "mean", device="cpu"), reference_of(family)
     expected = []
     for chunks in DOCUMENTS[:-1]:
-        layers, _, spans = script.states("".join(chunks))
+        layers, _, spans = states_of(reference, "".join(chunks))
         by_token = owners(chunks, spans)
         expected.append([layers[-1][tokens_of(number, by_token)].mean(axis=0) for number in range(len(chunks))])
     for padding_side, batch_size in (("right", 32), ("left", 32), ("right", 1)):
         encoder.tokenizer.padding_side = padding_side
         vectors = encoder.encode_chunks(DOCUMENTS, batch_size=batch_size)
         assert vectors[-1].shape == (0, 32)
-        for own, reference in zip(vectors[:-1], expected, strict=True):
-            np.testing.assert_allclose(own, reference, atol=1e-5)
+        for own, by_hand in zip(vectors[:-1], expected, strict=True):
+            np.testing.assert_allclose(own, by_hand, atol=1e-5)
     for chunks, own in zip(DOCUMENTS, vectors, strict=True):
         np.testing.assert_allclose(encoder.encode_chunks([chunks])[0], own, atol=1e-5)
 
 
-def test_weights_of_a_chunk_equal_its_own(folder_of: Folders) -> None:
+def test_weights_of_a_chunk_equal_its_own(folder_of: Folders, reference_of: References) -> None:
     """Positions from 1 in each chunk, weights scaled in it; attention to itself is that in the document."""
-    script, chunks = Script(folder_of("bert"), "bert"), DOCUMENTS[0]
-    layers, attentions, spans = script.states("".join(chunks))
+    reference, chunks = reference_of("bert"), DOCUMENTS[0]
+    layers, attentions, spans = states_of(reference, "".join(chunks))
     by_token = owners(chunks, spans)
     recipes = {
         "first-last weights=position": lambda at: np.average(
@@ -135,13 +130,13 @@ def test_surrogates_are_replaced(folder_of: Folders) -> None:
 
 
 @pytest.mark.parametrize("family", ["bert", "llama"])
-def test_longer_than_the_model(family: str, folder_of: Folders) -> None:
+def test_longer_than_the_model(family: str, folder_of: Folders, reference_of: References) -> None:
     """Windows of 20 tokens that share half of their text; a chunk may be longer than one."""
-    encoder, script = Encoder(str(folder_of(family)), "mean", device="cpu"), Script(folder_of(family), family)
+    encoder, reference = Encoder(str(folder_of(family)), "mean", device="cpu"), reference_of(family)
     encoder.max_seq_length, prompt = 20, "query: "
     chunks = ["She drinks cold coffee ", " ".join(CORPUS[:3]), " in the morning. ", *(f"{t} " for t in CORPUS[3:8])]
-    ids = script.tokenizer(prompt + "".join(chunks))["input_ids"]
-    encoded = script.tokenizer(prompt + "".join(chunks), return_offsets_mapping=True, add_special_tokens=False)
+    ids = reference.tokenizer(prompt + "".join(chunks))["input_ids"]
+    encoded = reference.tokenizer(prompt + "".join(chunks), return_offsets_mapping=True, add_special_tokens=False)
     own, spans = encoded["input_ids"], encoded["offset_mapping"]
     before = next(n for n in range(len(ids)) if ids[n : n + len(own)] == own)
     after = ids[before + len(own) :]
@@ -153,7 +148,7 @@ def test_longer_than_the_model(family: str, folder_of: Folders) -> None:
     while True:
         window = [*start, *own[position : position + room], *after]
         with torch.no_grad():
-            states = script.model(input_ids=torch.tensor([window])).last_hidden_state[0].numpy()
+            states = reference.model(input_ids=torch.tensor([window])).last_hidden_state[0].numpy()
         first_new = position + len(start) - of_prompt  # position of the window's first new token in `ids`
         rows += list(states[len(start) + len(rows) - first_new if rows else 0 : len(window) - len(after)])
         if position + room >= len(own):

@@ -23,8 +23,10 @@ T5 = ModelCapabilities("t5", 12, 12, mask=True, positions=False)
 REFUSED = [
     (BERT, "layers=0+13", "13", "layers 0 (embedding output) to 12 (= L)"),
     (BERT, "ditto:13-1 | zscore", "13-1", "there is no head 13-1"),
-    (BERT, "weights=idf*ditto:1-99", "1-99", "both counted from 1"),
-    (GPT, "template=T1 weights=mask", "mask", "no mask token"),
+    (BERT, "weights=idf*ditto:1-99", "1-99", "1-1 to 12-12"),
+    (BERT, "layers=L-13 | zscore", "L-13", "layers 0"),
+    (GPT, "template=T1 weights=mask", "mask", "such as about or prompteol"),
+    (GPT, "prompt", "mask", "such as about or prompteol"),
     (GPT, "t0-mean", "[MASK]", "templates without [MASK]"),
     (T5, "prompt-denoised", "L-bias", "no position ids"),
     (BERT, "prompt-topk", "topk:200", "the recipes without topk, such as prompt"),

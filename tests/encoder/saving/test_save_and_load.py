@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save, save_file
+from safetensors.numpy import save
 from sentence_transformers import SentenceTransformer
 
 import essent
@@ -141,22 +141,6 @@ def test_settings_counts_and_the_card(recipe: str, loads_with: type, bert: Path,
     assert not (tmp_path / "other" / "README.md").exists()
 
 
-def test_verify_detects_changes(bert: Path, tmp_path: Path) -> None:
-    saved(bert, "mean | zscore", tmp_path)
-    weights = load_file(tmp_path / "model.safetensors")
-    save_file({name: value * 1.1 for name, value in weights.items()}, tmp_path / "model.safetensors", {"format": "pt"})
-    with pytest.raises(VerificationError, match=r"model\.safetensors has changed since it was saved"):
-        essent.verify(str(tmp_path))
-    write_digests(tmp_path)
-    with pytest.raises(VerificationError, match="golden"):
-        essent.verify(str(tmp_path))
-    (tmp_path / "modules.json").write_text('{"broken')
-    with pytest.raises(VerificationError, match=r"modules\.json is damaged: it is not JSON"):
-        essent.verify(str(tmp_path))
-    with pytest.raises(ModelError, match="was not saved by essent"):
-        essent.verify(str(bert))
-
-
 STATE, ABOUT, SETTINGS = "essent/state.safetensors", "essent/encoder.json", "config_sentence_transformers.json"
 DAMAGED = {
     "state": (STATE, lambda data: data[:100], r"state\.safetensors is damaged"),
@@ -165,7 +149,7 @@ DAMAGED = {
     "recipe": (ABOUT, lambda data: without(data, "recipe"), "'recipe' must be an object .*, but is missing"),
     "format": (ABOUT, lambda data: without(data, "format"), r"has format None .* Upgrade essent"),
     "prompt": (SETTINGS, lambda _: b'{"default_prompt_name": ["a"]}', "'default_prompt_name' must"),
-    "modules": ("modules.json", lambda data: data[:100], "JSON"),
+    "modules": ("modules.json", lambda data: data[:100], r"modules\.json is damaged: it is not JSON"),
     "weights": ("model.safetensors", lambda data: data[:100], "damaged: SafetensorError"),
 }
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer
 
 from essent import verify
@@ -19,8 +18,9 @@ from essent.encoder.saving.stock_modules import NoStockModulesError, folded, qua
 from essent.errors import InputError, RecipeError
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import unknown_token
-from families import CORPUS, build_tokenizer
+from families import CORPUS
 from samples import LONG, TEXTS
+from static_models import static_model
 
 KNOWN = [text for text in [*TEXTS, LONG] if text]  # an empty text has no mean
 FOLDS = [
@@ -41,14 +41,8 @@ DOES_NOT = {
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
-    return build_tokenizer("wordpiece").backend_tokenizer
-
-
-@pytest.fixture(scope="module")
-def model(tokenizer: Tokenizer) -> SentenceTransformer:
-    table = np.random.default_rng(0).standard_normal((tokenizer.get_vocab_size(), 12)).astype(np.float32) + 0.3
-    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, table)], device="cpu")
+def model(wordpiece: Tokenizer) -> SentenceTransformer:
+    return static_model(wordpiece)
 
 
 def fitted(model: SentenceTransformer, recipe: str) -> Encoder:
@@ -57,12 +51,12 @@ def fitted(model: SentenceTransformer, recipe: str) -> Encoder:
 
 @pytest.mark.parametrize("recipe", FOLDS)
 def test_a_folder_is_a_static_embedding_and_loads_as_the_recipe(
-    recipe: str, model: SentenceTransformer, tokenizer: Tokenizer, tmp_path: Path
+    recipe: str, model: SentenceTransformer, wordpiece: Tokenizer, tmp_path: Path
 ) -> None:
     encoder = fitted(model, recipe)
     expected = encoder.encode(KNOWN)
     table, unit = folded(encoder.module)
-    ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in KNOWN]
+    ids = [wordpiece.encode(text, add_special_tokens=False).ids for text in KNOWN]
     means = np.array([table[own].astype(np.float64).mean(axis=0) for own in ids])
     means = means / np.linalg.norm(means, axis=1, keepdims=True) if unit else means
     np.testing.assert_allclose(expected, means, atol=1e-5)
@@ -115,14 +109,14 @@ def test_what_folds_and_where_new_recipes_run(model: SentenceTransformer, bert: 
 
 @pytest.mark.parametrize("recipe", ["static", "static weights=sif | abtt:1 | normalize"])
 def test_model2vec_reads_the_folder(
-    recipe: str, model: SentenceTransformer, tokenizer: Tokenizer, tmp_path: Path
+    recipe: str, model: SentenceTransformer, wordpiece: Tokenizer, tmp_path: Path
 ) -> None:
     """Apart from unknown words, which model2vec leaves out of the mean and sentence-transformers does not."""
     static = pytest.importorskip("model2vec").StaticModel
     encoder = fitted(model, recipe)
     encoder.save(str(tmp_path / "saved"))
-    unknown = tokenizer.token_to_id(unknown_token(tokenizer))
-    texts = [text for text in KNOWN if unknown not in tokenizer.encode(text).ids]
+    unknown = wordpiece.token_to_id(unknown_token(wordpiece))
+    texts = [text for text in KNOWN if unknown not in wordpiece.encode(text).ids]
     assert len(texts) > 4
     read = static.from_pretrained(tmp_path / "saved")
     np.testing.assert_allclose(read.encode(texts), encoder.encode(texts), atol=1e-5)
@@ -133,7 +127,7 @@ def test_model2vec_reads_the_folder(
 
 @pytest.mark.parametrize(("kind", "error"), [("float32", 0.0), ("float16", 5e-4), ("int8", 4e-3)])
 def test_stored_in_fewer_bits(
-    kind: str, error: float, model: SentenceTransformer, tokenizer: Tokenizer, tmp_path: Path
+    kind: str, error: float, model: SentenceTransformer, wordpiece: Tokenizer, tmp_path: Path
 ) -> None:
     table = np.random.default_rng(1).standard_normal((50, 12)) * np.logspace(-3, 3, 50)[:, None]
     table = table.astype(np.float32)
@@ -157,7 +151,7 @@ def test_stored_in_fewer_bits(
     config.stored = kind
     encoder.save(str(tmp_path / "saved"))
     size = (tmp_path / "saved" / "model.safetensors").stat().st_size
-    assert size < tokenizer.get_vocab_size() * (12 * np.dtype(kind).itemsize + 4) + 500
+    assert size < wordpiece.get_vocab_size() * (12 * np.dtype(kind).itemsize + 4) + 500
     assert json.loads((tmp_path / "saved" / "config.json").read_text())["embedding_dtype"] == kind
     assert verify(str(tmp_path / "saved")).passed
     again = Encoder(str(tmp_path / "saved"))

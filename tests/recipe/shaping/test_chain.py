@@ -73,7 +73,7 @@ def test_degenerate_data_gives_finite_distinct_vectors(name: str, text: str) -> 
         assert np.isfinite(chain.transform(VECTORS.astype(kind) * np.abs(vectors).max())).all()
 
 
-@pytest.mark.parametrize("text", ["zscore", "quantile", FLOW, CHAINS[1]])
+@pytest.mark.parametrize("text", ["zscore", "abtt", "quantile", FLOW, CHAINS[1]])
 def test_nothing_is_learned_from_equal_vectors(text: str) -> None:
     for vectors, came in ((VECTORS[:1], "1 sample,"), (np.zeros((8, 6)), "8 samples whose vectors are equal")):
         with pytest.raises(InputError, match=rf"got {came}.*at least 2 texts"):

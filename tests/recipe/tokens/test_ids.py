@@ -67,7 +67,10 @@ def test_truncation_keeps_the_frame_and_the_side(tokenizer: PreTrainedTokenizerB
     ("texts", "message"),
     [
         ("one text", "got str: 'one text'"),
+        (None, "got NoneType"),
+        (b"bytes", "got bytes"),
         (["a", 3.5], "Text 1 is float"),
+        ([("a", "b")], "Text 0 is tuple"),
         (pd.Series(["a", pd.NA], dtype="string"), "Text 1 is NAType ('<NA>')"),
         (pd.Index(["a", "b", float("nan")]), "Text 2 is float ('nan')"),
         (np.array("one text"), "got ndarray of shape (): give one column"),

@@ -116,6 +116,7 @@ def test_several_masks_are_averaged_and_the_users_are_not(shell_of: Shells) -> N
     np.testing.assert_array_equal(
         weights > 0, np.array(encoder.module.ids([text])[0]) == encoder.tokenizer.mask_token_id
     )
+    assert encoder.tokenizer(text)["input_ids"].count(encoder.tokenizer.mask_token_id) == 1  # it is as it was
 
 
 def test_products_of_half_precision_do_not_underflow() -> None:
