@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -116,8 +115,7 @@ class Evaluation(dict[str, list[Result]]):
     def summary(self, score: str = "") -> Iterator[str]:
         """Yield a heading, then a sentence per recipe compared with the first, on all tasks together or on each task.
 
-        `score` is used if all tasks have it, otherwise the main score. The last line names the tasks that cannot be
-        compared, because their results were read from files. Yields nothing with fewer than two rows.
+        `score` is used if all tasks have it, otherwise the main score. Yields nothing with fewer than two rows.
         """
         if len(self) < 2:
             return
@@ -129,12 +127,6 @@ class Evaluation(dict[str, list[Result]]):
             name = score or self._tasks[names[0]].score_names[0]
             yield f"Compared with {next(iter(self))} {where}: difference of {name} ×100 and its 95 % interval, paired."
             yield from (f"  {comparison.summary()}" for comparison in self.comparisons(task=task, score=score))
-        without_evidence = [r.task for row in self.values() for r in row if r.main is not None and r.evidence is None]
-        if uncompared := [task for task, rows in Counter(without_evidence).items() if rows > 1]:
-            yield (
-                f"No interval of the differences on {_listed(uncompared)}: the results have no scores of single "
-                "examples, so a difference may be chance."
-            )
 
     def notes(self) -> list[str]:
         """Return the distinct notes; a note that only some recipes have lists these recipes.
