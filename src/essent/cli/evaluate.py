@@ -30,7 +30,6 @@ def evaluate(
     data_folder: opt.Folder = None,
     columns: opt.Columns = None,
     fit: opt.Fit = None,
-    shots: list[int] | None = None,
     json_file: opt.Json = None,
     report: opt.Report = None,
     batch_size: opt.BatchSize = 32,
@@ -49,7 +48,7 @@ def evaluate(
     $ essent evaluate -m bert-base-uncased -r mean "first-last | zscore" ditto:1-10 -d stsb
     $ essent evaluate -m ./my-model -r mean -d stsb sickr my-pairs.csv --data-folder data --json results.json
     $ essent evaluate -m ./model-a ./model-b -d reviews.csv --columns text=body,label=category
-    $ essent evaluate -m ./my-model -r mean first-last -d my-classes.csv --shots 8 16 64 --report page.html
+    $ essent evaluate -m ./my-model -r mean first-last -d my-classes.csv --report page.html
     $ essent evaluate results.json search.json --report page.html
     ```
 
@@ -64,7 +63,6 @@ def evaluate(
             files (pairs.csv, classification:FILE, clustering:FILE). Default: sts7.
         data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
         fit: Texts to fit the recipes on (token counts, shaping), the papers' superscript W.
-        shots: Add a table of accuracies with this number of labels per class, e.g. 8 16 64.
         json_file: Write the results with their provenance as JSON; - is standard output.
         report: Write a page (.html, .md) or a picture (.png).
         batch_size: Texts of about 64 tokens per batch.
@@ -105,7 +103,7 @@ def evaluate(
     fit_texts = None if fit is None else read_files(fit, named_columns.get("text", "text"))
     for name in dict.fromkeys(model[1:]):  # raise for a missing model before another has run for an hour
         reach_model(name, run.options)
-    settings: dict[str, Any] = {"shots": shots or [], "engine": engine, "precision": precision, **run.options}
+    settings: dict[str, Any] = {"engine": engine, "precision": precision, **run.options}
     settings["report"] = partial(_note_score, name_model=len(set(model)) > 1)
     runs = [run_evaluation(model, [], tasks, **settings)] if as_is else []
     settings |= {"fit_texts": fit_texts, "frequency_texts": fit_texts, "batch_size": batch_size}
@@ -122,13 +120,12 @@ def evaluate(
 
 
 def _show(evaluation: Evaluation, every_result: list[Result], json_file: Path | None) -> None:
-    """Print the comparisons and tables, and write the results as JSON if a file is named."""
-    from essent.tasks.result import few_labels_tables, results_table, save_results
+    """Print the comparisons and the table, and write the results as JSON if a file is named."""
+    from essent.tasks.result import results_table, save_results
 
     write_json_file(json_file, partial(save_results, every_result))
     show_lines(evaluation.summary(), json_file)
-    for table in (results_table(evaluation), *few_labels_tables(evaluation)):
-        results(json_file).print(table.render())
+    results(json_file).print(results_table(evaluation).render())
     for note in evaluation.notes():
         show_note(note)
 

@@ -15,7 +15,7 @@ from essent.errors import EssentError, InputError
 from essent.recipe.recipe import Recipe
 from essent.tasks.base import LabeledTask, Task
 from essent.tasks.comparison import Comparison, Scored, compare_each
-from essent.tasks.result import AVERAGE, Key, Result, few_labels_tables, results_table, row_labels, short_names
+from essent.tasks.result import AVERAGE, Key, Result, results_table, row_labels, short_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -218,8 +218,7 @@ class Evaluation(dict[str, list[Result]]):
         return f"<{type(self).__name__}: {len(self)} row{'s' * (len(self) != 1)} on {_listed(names)}{highest}>"
 
     def __str__(self) -> str:
-        tables = [results_table(self), *few_labels_tables(self)]
-        return "\n".join([*self.summary(), *map(str, tables)])
+        return "\n".join([*self.summary(), str(results_table(self))])
 
     def _repr_html_(self) -> str:
         return html_block(html_lines(self.summary()), results_table(self)._repr_html_())

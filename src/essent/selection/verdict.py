@@ -204,7 +204,7 @@ def score_on_tests(
     bench = Bench(model, recipes, batch_size=settings.batch_size, progress=settings.progress, options=settings.options)
     checks = []
     for test in tests:
-        task = test.task.scored_by(score)
+        task = test.task
         evidence = [
             task.evidence(np.asarray(vectors, np.float64), range(len(vectors)))
             for _, vectors in bench.vectors(task, fit_texts, fit_texts)

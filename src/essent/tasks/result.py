@@ -345,10 +345,10 @@ def results_table(
         >>> table.columns, list(table.rows)
         (('duplicates',), ['mean', 'cls'])
     """
-    if average not in AVERAGES or (metric not in ("main", *SCORE_NAMES) and not metric.startswith("accuracy@")):
+    if average not in AVERAGES or metric not in ("main", *SCORE_NAMES):
         raise InputError(
-            f"No such score: metric={metric!r}, average={average!r}. metric must be main, {', '.join(SCORE_NAMES)} or "
-            f"accuracy@8; average must be {', '.join(AVERAGES)}."
+            f"No such score: metric={metric!r}, average={average!r}. metric must be main or one of "
+            f"{', '.join(SCORE_NAMES)}; average must be {', '.join(AVERAGES)}."
         )
     metrics: dict[str, str] = {}  # by column
     rows: dict[str, dict[str, float | None]] = {}
@@ -373,13 +373,6 @@ def results_table(
         scores = [score for score in by_column.values() if score is not None]
         by_column[AVERAGE] = math.fsum(scores) / len(scores) if len(scores) == len(metrics) else None
     return ResultsTable((*metrics, *[AVERAGE] * has_average), rows, title, widths)
-
-
-def few_labels_tables(results: Mapping[str, Iterable[Result]]) -> list[ResultsTable]:
-    """Return one table per number N of few labels per class; none if no result has an "accuracy@N"."""
-    results = {label: list(label_results) for label, label_results in results.items()}
-    metrics = dict.fromkeys(name for row in results.values() for result in row for name in result.metrics)
-    return [results_table(results, metric=name) for name in metrics if name.startswith("accuracy@")]
 
 
 def _columns(result: Result, metric: str, average: str) -> Iterator[tuple[str, str, float, float]]:
