@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import replace
@@ -29,7 +28,7 @@ from essent.report.parts import (
     shown,
 )
 from essent.report.sections import MAX_BARS, MAX_TRIALS, keep_best_bars
-from essent.report.write import leaderboard_from, markdown_report
+from essent.report.write import markdown_report
 from essent.selection.leaderboard import Leaderboard, Trial
 from essent.tasks.heros import CHANGED, KEPT, comparisons
 from essent.tasks.result import Result
@@ -286,10 +285,6 @@ def test_a_leaderboard() -> None:
     assert only(section, Table, "sickr").rows[0] == ("ditto:1-2", Number(70.0, 65.5, 74.5))
     assert section.notes[0].startswith("ditto:1-2 is better than mean by +10.50")
     assert section.notes[-1] == "A note."
-    again = replace(board(), kept="mean", held_out=(replace(board().comparisons[0], by_labels=False),))
-    read = leaderboard_from(json.loads(json.dumps(again.to_dict())))
-    assert read.to_dict() == again.to_dict()
-    assert (read.kept, read.held_out) == (again.kept, again.held_out)
 
 
 def test_a_large_leaderboard_is_cut_and_keeps_the_baselines() -> None:

@@ -188,28 +188,22 @@ def load_results(path: str | Path) -> list[Result]:
         >>> [(result.task, round(result.main_score)) for result in load_results("loaded-results.json")]
         [('duplicates', 100)]
     """
-    content = read_json(path)
-    stated_format = content.get("format") if isinstance(content, dict) else None
-    if stated_format != FORMAT or not isinstance(content.get("results"), list):
-        raise DataError(f"{path} is not a file of results: its format is {stated_format!r}. Expected {FORMAT!r}.")
     try:
-        return [Result.from_dict(values) for values in content["results"]]
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from None
-
-
-def read_json(path: str | Path) -> Any:
-    """Read a JSON file of results.
-
-    Raises:
-        DataError: no such file, or not JSON.
-    """
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"Cannot read the results {path}: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:  # not UTF-8, not JSON
         raise DataError(f"{path} is not a JSON file: {error}.") from None
+    stated_format = content.get("format") if isinstance(content, dict) else None
+    if stated_format != FORMAT or not isinstance(content.get("results"), list):
+        raise DataError(
+            f"{path} is not a file of results: its format is {stated_format!r}. Expected {FORMAT!r}, "
+            "which `save_results` and `essent evaluate --json` write."
+        )
+    try:
+        return [Result.from_dict(values) for values in content["results"]]
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 # -- names of rows -----------------------------------------------------------------------------------------------------
