@@ -111,7 +111,7 @@ def evaluate(
     every_result = [result for row in evaluation.values() for result in row]
     _show(evaluation, every_result, json_file)
     if report is not None:
-        write_page([*earlier, *every_result], report, comparisons=[] if earlier else evaluation.summary())
+        write_page([*earlier, *every_result], report, comparisons=evaluation.summary())
 
 
 def _show(evaluation: Evaluation, every_result: list[Result], json_file: Path | None) -> None:

@@ -60,8 +60,7 @@ def write_report(
         path: file with the suffix .html, .md or .png, which sets the format; a missing folder is created.
         title: heading of the report.
         searches: leaderboards of `essent.search`, one section each.
-        comparisons: sentences for the top, such as `Evaluation.summary()`: paired differences, in the place of those
-            computed from separate intervals.
+        comparisons: sentences for the top, such as the paired differences of `Evaluation.summary()`.
 
     Raises:
         InputError: nothing to report, nothing to draw, or another suffix.
