@@ -17,7 +17,6 @@ from essent.report.parts import (
     Heat,
     Names,
     Number,
-    Points,
     Row,
     Section,
     Table,
@@ -35,13 +34,11 @@ if TYPE_CHECKING:
 MAX_BARS = 16  # per chart
 ROW = "model and recipe"
 WHOLE_NUMBERS = ("n", "rank")  # columns
-BY_CONSTRUCTION = ("anisotropy", "isoscore")  # determined by centring and whitening on the texts of their fit
-GEOMETRY = {
-    "anisotropy": "lower",
-    "isoscore": "higher",
-    "alignment": "lower",
-    "uniformity": "lower",
-}
+GEOMETRY = (
+    "Lower is better for alignment, uniformity and the average cosine (anisotropy), higher for IsoScore. Centring sets "
+    "the average cosine of the texts of its fit to 0, and whitening their IsoScore to 1, for any vectors: no row is "
+    "marked as the best by these."
+)
 MAX_TRIALS, MAX_TRIAL_BARS = 50, 10
 CURVES = {"alone": "one layer", "with 0": "mean with layer 0"}
 PLAIN, FIRST, BASELINE = range(3)  # series of trials' bars
@@ -163,31 +160,10 @@ def _shares_ranked_above(rows: Rows) -> dict[str, dict[str, dict[Row, Number]]]:
 
 
 def geometry_section(task: str, rows: Rows) -> Section:
-    """Return a table of the measures, and a plot of alignment against uniformity."""
-    scores_by_row = {row: flattened(result.metrics) for row, result in rows.items()}
-    fitted = [  # rows whose shaping was fitted on the measured texts
-        row.label
-        for row, result in rows.items()
-        if result.provenance.get("fitted_on") == "task" and "|" in str(result.provenance.get("recipe"))
-    ]
-    better = {name: side for name, side in GEOMETRY.items() if not fitted or name not in BY_CONSTRUCTION}
-    caption = "Lower is better for alignment, uniformity and the average cosine (anisotropy), higher for IsoScore."
-    if fitted:
-        caption += (
-            f" The shaping of {', '.join(fitted)} was fitted on these texts, which sets anisotropy to 0 or IsoScore "
-            "to 1 for any vectors. No row is marked as the best by these measures."
-        )
-    records: list[Record] = [{ROW: row.label, **scores} for row, scores in scores_by_row.items()]
-    points = []
-    for row, scores in scores_by_row.items():
-        x, y = finite(scores.get("uniformity")), finite(scores.get("alignment"))
-        if x is not None and y is not None:
-            points.append((row, x, y))
-    blocks: list[Block] = [record_table("Measures", records, caption, decimals=3, better=better)]
-    if points:
-        caption = "Lower is better on both axes: the best is at the bottom left."
-        blocks.insert(0, Points("Alignment and uniformity", "uniformity", "alignment", points, 3, caption))
-    return Section(f"Geometry: {task}", blocks)
+    """Return a table of the measures."""
+    records: list[Record] = [{ROW: row.label, **flattened(result.metrics)} for row, result in rows.items()]
+    better = {"alignment": "lower", "uniformity": "lower"}
+    return Section(f"Geometry: {task}", [record_table("Measures", records, GEOMETRY, decimals=3, better=better)])
 
 
 def plain_section(task: str, rows: Rows) -> Section:

@@ -25,7 +25,6 @@ from essent.report.parts import (
     Curves,
     Heat,
     Number,
-    Points,
     Report,
     Table,
     interval_text,
@@ -189,7 +188,7 @@ def markdown_report(report: Report) -> str:
     for section in report.sections:
         parts += [f"## {escaped(section.title)}", escaped(section.caption)]
         for block in section.blocks:
-            if not isinstance(block, (Bars, Points)):
+            if not isinstance(block, Bars):
                 parts += [f"### {escaped(block.title)}", escaped(getattr(block, "caption", "")), _grid(block)]
         parts.append(_bullet_list(section.notes))
     return "\n\n".join(filter(None, parts)) + "\n"
