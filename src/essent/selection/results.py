@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from essent._core.display import html_block, html_lines
+from essent._core.display import TextDisplay
 from essent._core.lazy import optional_import
 from essent._core.registry import did_you_mean
 from essent.errors import EssentError, InputError
@@ -25,7 +25,7 @@ COLUMNS = ["model", "recipe", "task", "metric", "score", "low", "high", "main", 
 MAX_TASKS = 3  # that a line lists; of more, it has the number
 
 
-class Evaluation(dict[str, list[Result]]):
+class Evaluation(TextDisplay, dict[str, list[Result]]):
     """Results of models and recipes, compared example by example; `evaluate` returns it.
 
     It is a dictionary from the label of a row to its results, in the order of the tasks. The label is the recipe, with
@@ -219,9 +219,6 @@ class Evaluation(dict[str, list[Result]]):
 
     def __str__(self) -> str:
         return "\n".join([*self.summary(), str(results_table(self))])
-
-    def _repr_html_(self) -> str:
-        return html_block(html_lines(self.summary()), results_table(self)._repr_html_())
 
 
 def _listed(tasks: Sequence[str]) -> str:

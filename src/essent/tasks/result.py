@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import platform
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from essent._core.atomic import write_json
-from essent._core.display import html_block, html_lines, html_table, html_title
+from essent._core.display import TextDisplay, rendered
 from essent.errors import DataError, InputError
 
 if TYPE_CHECKING:
@@ -75,16 +74,9 @@ class Result:
         metric, subset = self.main
         return self.metrics[metric][subset]
 
-    def _repr_html_(self) -> str:
-        digits = 3 if self.main is None else 2
-        metadata = {name: self.provenance[name] for name in ("recipe", "model") if self.provenance.get(name)}
-        return html_block(
-            html_title(self.task if self.main is None else f"{self.task}: {self.main_score:.2f}"),
-            html_lines(f"{name}: {value}" for name, value in metadata.items()),
-            _grid("", self.metrics, digits),
-            _grid("subset", self.subsets, digits) if self.subsets else "",
-            html_lines(self.notes),
-        )
+    def __repr__(self) -> str:
+        scores = ", ".join(self.metrics) if self.main is None else f"{self.main[0]} {self.main_score:.2f}"
+        return f"<{type(self).__name__}: {scores} on {self.task}, n={self.n}>"
 
     def with_provenance(self, **extra: Any) -> Result:
         """Return a copy with values added to its provenance, e.g. recipe="ditto:1-10", model=…."""
@@ -119,13 +111,6 @@ class Result:
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"Not a result of essent: {type(error).__name__}: {error}.") from None
         return result
-
-
-def _grid(corner: str, scores: Mapping[str, Mapping[str, float]], digits: int) -> str:
-    """Format scores by name and key as an HTML table."""
-    keys = dict.fromkeys(key for row in scores.values() for key in row)
-    rows = [[name, *(_figure(row.get(key), digits * (key != "n")) for key in keys)] for name, row in scores.items()]
-    return html_table([corner, *keys], rows)
 
 
 def _figure(score: float | None, digits: int, absent: str = "") -> str:
@@ -247,7 +232,7 @@ SPELLED = {"ndcg@10": "nDCG@10", "mrr@10": "MRR@10", "f1_macro": "Macro-F1", "v_
 
 
 @dataclass(frozen=True)
-class ResultsTable:
+class ResultsTable(TextDisplay):
     """A table of scores: `rows[label][column]`, None without a result; created by `results_table`.
 
     If several columns have the same metric, the last column is "avg", their unweighted mean; None for incomplete rows.
@@ -294,22 +279,7 @@ class ResultsTable:
         return table
 
     def __str__(self) -> str:
-        from rich.console import Console
-
-        stream = io.StringIO()
-        Console(file=stream, width=1000, color_system=None).print(self.render())
-        return "\n".join(map(str.rstrip, stream.getvalue().splitlines()))
-
-    def _repr_html_(self) -> str:
-        rows = [[label, *(self.cell(label, column) for column in self.columns)] for label in self.rows]
-        bold = [
-            (row, number)
-            for row, label in enumerate(self.rows)
-            for number, column in enumerate(self.columns, start=1)
-            if self.is_best(label, column)
-        ]
-        columns = ["", *(column.replace(OWN, "\n") for column in self.columns)]
-        return html_block(html_title(self.title), html_table(columns, rows, bold=bold))
+        return rendered(self.render())
 
 
 def results_table(
