@@ -296,7 +296,7 @@ def test_texts_and_pairs_without_labels(data: Any, shell: SentenceTransformer, m
     assert {c.second for c in board.comparisons} == {"mean", "first-last"} - {str(board.leader)}
     assert any("similarity of sentences only. For clusters" in note for note in board.notes)
     assert (board.kept is None) == all(comparison.is_better for comparison in board.comparisons)
-    assert "Chosen without labels; on similar models" in board.verdict
+    assert "Worth by labels, in measured cases of such choices: similarity " in board.verdict
     chances = [
         f"{probability_of_improvement(board.find(c.second).scores['teacher']):.2f} that it is better than {c.second}"
         for c in board.comparisons
