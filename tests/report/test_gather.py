@@ -29,8 +29,10 @@ from essent.report.parts import (
 from essent.report.sections import MAX_BARS, MAX_TRIALS, keep_best_bars
 from essent.report.write import markdown_report
 from essent.selection.leaderboard import Leaderboard, Trial
+from essent.tasks.comparison import Scored
 from essent.tasks.heros import CHANGED, KEPT, comparisons
 from essent.tasks.result import Result
+from selection_samples import labels
 
 
 def section_of(*results: Result, searches=()) -> Section:
@@ -119,15 +121,15 @@ def test_files_of_equal_name_are_told_apart() -> None:
 def test_verdict_on_the_highest_row() -> None:
     close = [scored(70.0, low=68.0, high=73.0), scored(69.0, recipe="cls", low=66.0, high=72.0)]
     report = gather(close)
-    assert report.verdict == ["Accuracy: mean has 70.00 (68.00 to 73.00) on stsb, the highest of 2 rows."]
-    assert gather([scored(70.0)]).verdict == ["Accuracy: models/tiny has 70.00 on stsb."]
+    assert report.verdict == ["Accuracy ×100: mean has 70.00 (68.00 to 73.00) on stsb, the highest of 2 rows."]
+    assert gather([scored(70.0)]).verdict == ["Accuracy ×100: models/tiny has 70.00 on stsb."]
     assert gather([scored(None)]).verdict == []
 
 
 def test_paired_comparisons_come_first() -> None:
     sentence = "cls is worse than mean by -1.00 [-1.50, -0.50], p ≤ 0.002."
     report = gather([scored(70.0), scored(69.0, recipe="cls")], comparisons=[sentence])
-    assert report.verdict == [sentence, "Accuracy: mean has 70.00 on stsb, the highest of 2 rows."]
+    assert report.verdict == [sentence, "Accuracy ×100: mean has 70.00 on stsb, the highest of 2 rows."]
 
 
 def test_the_mean_over_tasks_decides() -> None:
@@ -139,7 +141,7 @@ def test_the_mean_over_tasks_decides() -> None:
     ]
     report = gather([*results, scored(99.0, "cr", recipe="max")])  # which lacks a task
     assert report.verdict == [
-        "Accuracy: mean has 65.00 on average over 2 tasks, the highest of 2 rows (1 more without a score on every "
+        "Accuracy ×100: mean has 65.00 on average over 2 tasks, the highest of 2 rows (1 more without a score on every "
         "task)."
     ]
     averages = [row[-1] for row in only(report.sections[0], Table, "Scores").rows]
@@ -265,6 +267,24 @@ def test_a_leaderboard() -> None:
     assert section.notes[-1] == "A note."
 
 
+def test_names_of_scores_and_units() -> None:
+    def titled(metric: str) -> str:
+        return section_of(named(Result("t", {metric: {"all": 60.0}}, {}, 9, main=(metric, "all")))).title
+
+    assert [titled(metric) for metric in ("ndcg@10", "f1_macro", "v_measure", "spearman")] == [
+        "nDCG@10 ×100", "Macro-F1 ×100", "V-measure ×100", "Spearman ×100",
+    ]  # fmt: skip
+    trials = (Trial(Recipe.parse("mean"), {"f1_macro": 60.0}, (59.0, 61.0)),)
+    check = replace(board().checks[0], score="ndcg@10")
+    judged = (Scored(labels(), "f1_macro", [], np.empty((0, 0))),)
+    searched = Leaderboard("f1_macro", trials, checks=(check,), held_out=board().comparisons, judgements=judged)
+    section = section_of(searches=[searched])
+    assert section.caption.endswith("ranked by Macro-F1 ×100.")
+    assert only(section, Bars).caption == "Lines: 95 % intervals, bootstrap over texts."
+    assert only(section, Table, "sickr").columns[1].name == "nDCG@10 ×100"
+    assert any(note.startswith("On texts held out of the choice: ") for note in section.notes)
+
+
 def test_a_large_leaderboard_is_cut_and_keeps_the_baselines() -> None:
     section = section_of(searches=[heads_board()])
     recipes = only(section, Table)
@@ -310,7 +330,7 @@ def test_everything_together() -> None:
     report = gather([*results, own, clusters], boards, "All")
     assert report.caption == "3 models, 5 rows, 7 tasks, 1 search."
     assert [s.title for s in report.sections] == [
-        "Spearman ×100", "HEROS", "Geometry: geometry.stsb", "Accuracy", "speed", "Accuracy, mean",
+        "Spearman ×100", "HEROS", "Geometry: geometry.stsb", "Accuracy ×100", "speed", "Accuracy ×100, mean",
         "Search on stsb.dev (layers): models/tiny", "Provenance",
     ]  # fmt: skip
     assert [row[0] for row in only(report.sections[5], Table, "Scores").rows] == ["a model · as it is"]

@@ -39,13 +39,12 @@ from essent.report.sections import (
     plain_section,
     record_table,
 )
-from essent.tasks.result import Result
+from essent.tasks.result import Result, spelled
 
 if TYPE_CHECKING:
     from essent.selection.leaderboard import Leaderboard
 
 AVERAGE = "avg"
-NAMES = {"spearman": "Spearman ×100", "pearson": "Pearson ×100"}
 KINDS = {"heros": {"similarity", "baseline"}, "geometry": {"alignment", "uniformity"}}  # metrics of the kind
 SECTIONS = {"heros": heros_section, "geometry": geometry_section, "other": plain_section}
 ResultsByRow = Mapping[Row, Mapping[str, Result]]  # by row and task
@@ -181,7 +180,7 @@ def _scored_section(metric: str, subset: str, rows: ResultsByRow) -> Section:
             show: Literal["page", "picture"] = "page" if column == columns[-1] else "picture"
             shared = ends_of(number for line in numbers for number in line)
             charts.append(keep_best_bars(Bars(column, bars, decimals, "", shared, show)))
-    measure = NAMES.get(metric, metric.capitalize()) + ("" if subset == "all" else f", {subset}")
+    measure = f"{spelled(metric)} ×100" + ("" if subset == "all" else f", {subset}")
     verdict = _verdict(measure, columns, [row.label for row in rows], scores, decimals)
     caption = "Lines on the bars: 95 % intervals." if np.isfinite(scores).all(axis=-1).any() else ""
     in_main_table = {metric, *(f"{metric}, {name}" for name in names)}

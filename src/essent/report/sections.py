@@ -24,9 +24,9 @@ from essent.report.parts import (
     finite,
     with_interval,
 )
+from essent.tasks.comparison import units_of
 from essent.tasks.heros import CHANGED, KEPT, comparisons
-from essent.tasks.pairs import METRICS
-from essent.tasks.result import Result
+from essent.tasks.result import SCORE_NAMES, Result, spelled
 
 if TYPE_CHECKING:
     from essent.selection.leaderboard import Leaderboard
@@ -181,19 +181,20 @@ def board_section(board: Leaderboard, names: Names) -> Section:
     """Return the section of a search: its first recipes, layer curves, heads, and the scores on test data."""
     provenance, criterion = board.provenance, board.criterion
     model = names.models[str(provenance.get("model") or NO_MODEL)]
-    measure = f"{criterion.capitalize()} ×100" if criterion in METRICS else criterion
+    measure = f"{spelled(criterion)} ×100" if criterion in SCORE_NAMES else criterion
+    units = units_of(board.judgements) or "pairs"
     decimals = decimals_for(trial.scores[criterion] for trial in board.trials)
-    blocks = [*_trial_blocks(board, decimals), *_layer_curves(board, measure, decimals)]
+    blocks = [*_trial_blocks(board, units, decimals), *_layer_curves(board, measure, decimals)]
     blocks += _head_heat(board, measure, decimals)
     blocks.sort(key=lambda block: isinstance(block, Table))  # figures first
     for check in board.checks:  # scores on data that was not used to choose
-        name = f"{check.score.capitalize()} ×100"
+        name = f"{spelled(check.score)} ×100"
         records: list[Record] = [{"recipe": recipe, name: Number(*scores)} for recipe, scores in check.scores.items()]
         title = f"On {check.summary().rstrip('.')}"
         blocks.append(record_table(title, records, decimals=2, better={name: "higher"}))
     compared = [*board.comparisons, *(c for check in board.checks for c in check.comparisons)]
     sentences = [comparison.summary() for comparison in compared]
-    sentences += [f"On pairs held out of the choice: {comparison.summary()}" for comparison in board.held_out]
+    sentences += [f"On {units} held out of the choice: {comparison.summary()}" for comparison in board.held_out]
     space = f" ({provenance['space']})" if "space" in provenance else ""
     title = f"Search on {provenance.get('data', 'pairs')}{space}: {model}"
     first = board.verdict or next(iter(sentences), "")
@@ -202,7 +203,7 @@ def board_section(board: Leaderboard, names: Names) -> Section:
     return Section(title, blocks, caption, notes, f"{title}: {first}" if first else "")
 
 
-def _trial_blocks(board: Leaderboard, decimals: int) -> Iterator[Block]:
+def _trial_blocks(board: Leaderboard, units: str, decimals: int) -> Iterator[Block]:
     """Yield a chart and a table of the first trials and the baselines."""
     bars: list[tuple[Row, Number]] = []
     records: list[Record] = []
@@ -216,7 +217,7 @@ def _trial_blocks(board: Leaderboard, decimals: int) -> Iterator[Block]:
         if rank <= MAX_TRIALS or is_baseline:
             records.append({"recipe": label, "rank": rank, **trial.scores, board.criterion: number})
     if any(finite(trial.scores[board.criterion]) is not None for trial in board.trials):
-        caption = "Lines: 95 % intervals, bootstrap over pairs." if any(n.interval for _, n in bars) else ""
+        caption = f"Lines: 95 % intervals, bootstrap over {units}." if any(n.interval for _, n in bars) else ""
         yield Bars("First recipes and baselines", bars, decimals, caption)
     excerpt = f"The first {MAX_TRIALS} of {len(board.trials)} recipes, and the baselines."
     caption = excerpt if len(records) < len(board.trials) else ""

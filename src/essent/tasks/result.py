@@ -228,7 +228,12 @@ AVERAGE = "avg"
 OWN = " · "  # separates a task without a main score from the name of one of its scores
 BESIDE = 3  # tasks; with more, the interval is below the score, so that seven tasks fit into 80 characters
 AVERAGES = ("all", "mean", "wmean")
-SPELLED = {"ndcg@10": "nDCG@10", "mrr@10": "MRR@10", "f1_macro": "Macro-F1", "v_measure": "V-measure"}
+SPELLINGS = {"ndcg@10": "nDCG@10", "mrr@10": "MRR@10", "f1_macro": "Macro-F1", "v_measure": "V-measure"}
+
+
+def spelled(score: str) -> str:
+    """Return the name of a score in titles."""
+    return SPELLINGS.get(score, score.replace("_", " ").capitalize())
 
 
 @dataclass(frozen=True)
@@ -328,7 +333,7 @@ def results_table(
                     widths[label][column] = width
     rows = {label: {column: row.get(column) for column in metrics} for label, row in rows.items()}
     named = dict.fromkeys(name for column, name in metrics.items() if OWN not in column)
-    title = ", ".join(SPELLED.get(name, name.replace("_", " ").capitalize()) for name in named)
+    title = ", ".join(map(spelled, named))
     title += " ×100" if named else ""
     title += " ± 95 % interval" if any(widths.values()) else ""
     title += f", {average}" if named and average != "all" else ""
