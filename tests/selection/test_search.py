@@ -16,7 +16,9 @@ from sentence_transformers import SentenceTransformer
 from command_line import write_rows
 from essent import Encoder
 from essent.errors import DataError, InputError, RecipeError, UnknownNameError, UnsupportedRecipeError
+from essent.model.backbone import Backbone
 from essent.recipe.recipe import Recipe
+from essent.selection.evaluation import evaluate
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.run import run_passes, search
 from essent.selection.search_data import SearchData, SearchSettings
@@ -271,6 +273,18 @@ def test_tests_score_the_encoder_that_is_saved(shell: SentenceTransformer) -> No
     saved, alone = (other.run(encoder).main_score for encoder in (fitted, refitted))
     assert check.scores[name][0] == pytest.approx(saved, abs=1e-9)
     assert saved != pytest.approx(alone, abs=1e-3)
+
+
+def test_tests_are_scored_in_the_precision_of_the_search(
+    shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    precisions, compute_in = [], Backbone.compute_in
+    monkeypatch.setattr(Backbone, "compute_in", lambda self, name: (precisions.append(name), compute_in(self, name))[1])
+    searched, other = (PairTask(name, pairs) for name, pairs in (("data", PAIRS[:30]), ("other", PAIRS[30:])))
+    board = search(shell, searched, Space(named=("mean",)), test=[other], precision="float32")
+    assert precisions == ["float32", "float32"]
+    (evaluated,) = evaluate(shell, ["mean"], [other])["mean"]
+    assert board.provenance["model"] == evaluated.provenance["model"] == "SentenceTransformer"
 
 
 def test_leaderboard_without_scores(shell: SentenceTransformer) -> None:

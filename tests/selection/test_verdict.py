@@ -178,7 +178,7 @@ def test_summaries_without_labels() -> None:
     )
 
 
-# -- the leaderboard; its files are tested where they are read --------------------------------------------------------
+# -- the leaderboard ---------------------------------------------------------------------------------------------------
 
 TRIALS = (
     Trial(Recipe.parse("weights=idf"), {"spearman": 71.25, "uniformity": -2.5}, (69.0, 73.5)),

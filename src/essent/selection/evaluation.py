@@ -159,10 +159,10 @@ def _named(model: ModelLike | Sequence[ModelLike], options: dict[str, Any]) -> d
     models: list[Any] = list(model) if isinstance(model, (list, tuple)) else [model]
     if not models:
         raise InputError("No models: evaluate needs at least one, for example ['bert-base-uncased'].")
-    loaded = [name_of(each) for each in models if not isinstance(each, (str, Path))]
+    loaded = [model_name(each) for each in models if not isinstance(each, (str, Path))]
     named = {}
     for number, each in enumerate(models, start=1):
-        name = name_of(each)
+        name = model_name(each)
         if isinstance(each, (str, Path)) and len(models) > 1:
             reach_model(name, options)
         named[f"{name} {number}" if loaded.count(name) > 1 else name] = each
@@ -238,7 +238,7 @@ def _load_tasks(tasks: Sequence[TaskLike], data: str | Path | None, columns: Map
     return loaded
 
 
-def name_of(model: ModelLike) -> str:
+def model_name(model: ModelLike) -> str:
     """Return a model's name for provenance: its name or folder, or the type of a loaded model."""
     return str(model) if isinstance(model, (str, Path)) else type(model).__name__
 

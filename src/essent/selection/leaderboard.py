@@ -189,10 +189,10 @@ class Leaderboard(TextDisplay):
             anyway: return the leader even if it is not significantly better than the baselines.
 
         Raises:
-            InputError: the leaderboard was read from a file, or no recipe has a score.
+            InputError: the leaderboard is not the result of a search, or no recipe has a score.
         """
         if self._source is None:
-            raise InputError("A leaderboard from a file has no model. Use Encoder(model, board.best).")
+            raise InputError("This leaderboard has no model: search did not return it. Use Encoder(model, board.best).")
         model, texts, options = self._source
         encoder = Encoder(model, self.leader if anyway else self.best, **options).fit(texts)
         origin = self.provenance
