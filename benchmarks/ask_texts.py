@@ -26,7 +26,7 @@ from essent.selection.space import find_space
 from essent.tasks.base import unit_rows
 from essent.tasks.labels import LabelTask
 from essent.tasks.locate import load_task
-from essent.tasks.probes import predict_from_few
+from essent.tasks.probes import as_classes, logits_by_strength, scaled
 
 COUNTS = (20, 50, 100)
 NEIGHBOURS = 10
@@ -76,8 +76,8 @@ class Simulation:
         first = rng.choice(pool, count // 2, replace=False)
         rest = np.setdiff1d(pool, first)
         used = np.isin(np.arange(len(self.task)), first)[:, None]
-        predictions = [predict_from_few(vectors, self.task.targets, used)[:, 0] for vectors in self.vectors]
-        found = np.stack(predictions)  # (R,N)
+        fits = [logits_by_strength(scaled(vectors), self.task.targets, used, (1.0,)) for vectors in self.vectors]
+        found = np.stack([as_classes(next(logits))[:, 0] for logits in fits])  # (R,N), by scikit-learn's default C
         shares = np.stack([(found[:, rest] == label).mean(axis=0) for label in np.unique(self.classes)])
         order = np.lexsort((rng.random(len(rest)), (shares**2).sum(axis=0)))
         second = rest[order[: count - len(first)]]

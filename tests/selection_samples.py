@@ -49,7 +49,7 @@ def text(number: int, kind: str = "about") -> str:
 def labels() -> LabelTask:
     """Sentences of three classes, three in four of them to learn from."""
     parts = ("train",) * 3 + ("test",)
-    return LabelTask("l", tuple(Example((text(n),), TOPICS[n % 3], parts[n % 4]) for n in range(120)), shots=(2,))
+    return LabelTask("l", tuple(Example((text(n),), TOPICS[n % 3], parts[n % 4]) for n in range(120)))
 
 
 def duplicates() -> DuplicateTask:

@@ -76,7 +76,6 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pairs = ({"sentence1": a, "sentence2": b, "score": i} for i, (a, b) in enumerate(itertools.pairwise(TEXTS)))
     (folder / "pairs.jsonl").write_text("\n".join(json.dumps(pair) for pair in pairs if all(pair.values())), "utf-8")
     (folder / "labels.csv").write_text("text,label\n" + "a man,x\ndogs,y\n" * 8, "utf-8")
-    (folder / "board.json").write_text(json.dumps({"format": "essent-leaderboard/1"}), "utf-8")
     return folder
 
 
@@ -178,7 +177,6 @@ STATEMENTS = {
 }
 COMMANDS = {
     "evaluate": "-m bert-base-uncased",
-    "evaluate board.json": "--report made.md",
     "search": "-m bert-base-uncased --data pairs.jsonl",
     "distill": "-m bert-base-uncased -t texts.txt -o made",
     "train": "-m bert-base-uncased -t texts.txt -o made",

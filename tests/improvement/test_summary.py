@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from improvement_helpers import duplicates
 
-from essent.improvement.summary import _measured_gain, purpose, suggested
+from essent.improvement.summary import purpose, suggested
 from essent.selection.topics import misfit
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.examples import Example
@@ -27,15 +27,6 @@ def test_labels_of_another_use_are_noted() -> None:
     (note,) = misfit((CLUSTERS, duplicates(20)), "similarity")
     assert note.startswith("The labels of topics (clustering) measure clusters, not similarity. The labels decide")
     assert misfit((CLUSTERS,), "clusters") == misfit((CLUSTERS,), None) == []
-
-
-def test_the_worth_of_a_choice_is_of_measured_cases() -> None:
-    """Of similarity, the cases whose baseline has the nearest score; of clusters, all of them."""
-    raw, trained = (_measured_gain("similarity", level) for level in (0.75, 0.97))
-    assert float(raw.split()[0]) > 5 > 0 > float(trained.split()[0])
-    assert _measured_gain("clusters", 0.75) == _measured_gain("clusters", 0.97)
-    assert "of 20 cases" in raw
-    assert "on queries made from pairs" in _measured_gain("retrieval", 0.75)
 
 
 @pytest.mark.parametrize(("seconds", "budget"), [(59.0, "1m"), (61.0, "2m"), (1000.0, "20m"), (50_000.0, "14h")])

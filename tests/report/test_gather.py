@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import replace
@@ -20,7 +19,6 @@ from essent.report.parts import (
     Curves,
     Heat,
     Number,
-    Points,
     Row,
     Section,
     Table,
@@ -29,10 +27,12 @@ from essent.report.parts import (
     shown,
 )
 from essent.report.sections import MAX_BARS, MAX_TRIALS, keep_best_bars
-from essent.report.write import leaderboard_from, markdown_report
+from essent.report.write import markdown_report
 from essent.selection.leaderboard import Leaderboard, Trial
+from essent.tasks.comparison import Scored
 from essent.tasks.heros import CHANGED, KEPT, comparisons
 from essent.tasks.result import Result
+from selection_samples import labels
 
 
 def section_of(*results: Result, searches=()) -> Section:
@@ -97,53 +97,39 @@ def test_the_best_of_a_column() -> None:
 # -- the same twice, and what does not fit ----------------------------------------------------------------------------
 
 
-def test_files_of_equal_name_have_separate_columns() -> None:
-    paths = {"a": "/my/spring/pairs.csv", "b": "/my/autumn/pairs.csv"}
+def test_files_of_equal_name_are_told_apart() -> None:
     results = [
-        scored(value, "pairs", recipe=recipe).with_provenance(sha256=digest, source=paths[digest])
+        scored(value, "pairs", recipe=recipe).with_provenance(sha256=digest, source=f"/my/{digest}/pairs.csv")
         for recipe, values in (("mean", (70.0, 50.0)), ("cls", (60.0, 55.0)))
-        for digest, value in zip("ab", values, strict=True)
+        for digest, value in zip(("spring", "autumn"), values, strict=True)
     ]
-    text = markdown_report(gather(results))
-    assert "| model and recipe | pairs (spring/pairs.csv) | pairs (autumn/pairs.csv) | avg |" in text
-    assert "| mean | **70.00** | 50.00 | **60.00** |\n| cls | 60.00 | **55.00** | 57.50 |" in text
-    assert "- pairs (autumn/pairs.csv): One of 2 data sets with the name 'pairs'." in text
-    alike = [scored(70.0).with_provenance(sha256=digest * 20) for digest in "ab"]  # whose source is not known
-    columns = only(section_of(*alike), Table, "Scores").columns
-    assert [column.name for column in columns[1:3]] == ["stsb (aaaaaaaa)", "stsb (bbbbbbbb)"]
+    report = gather(results)
+    rows = only(report.sections[0], Table, "Scores").rows
+    assert [(row, score.value) for row, score in rows] == [
+        ("mean", 70.0),
+        ("mean (2)", 50.0),
+        ("cls", 60.0),
+        ("cls (2)", 55.0),
+    ]
+    assert "Results on different data of the same name cannot be compared: pairs." in report.sections[0].notes
+    assert report.verdict == []
 
 
 # -- the verdict ------------------------------------------------------------------------------------------------------
 
 
-def test_verdict_on_the_first_row() -> None:
-    """Differences with the interval of two independent measurements: √ of the sum of both squared half-widths."""
+def test_verdict_on_the_highest_row() -> None:
     close = [scored(70.0, low=68.0, high=73.0), scored(69.0, recipe="cls", low=66.0, high=72.0)]
-    far = scored(50.0, recipe="max", low=47.0, high=52.0)
-    report = gather([*close, far])
-    low, high = 1 - math.hypot(70 - 68, 72 - 69), 1 + math.hypot(73 - 70, 69 - 66)
-    assert report.verdict == [
-        "Accuracy: mean has 70.00 (68.00 to 73.00) on stsb, the highest of 3 rows. The difference to cls is not "
-        f"significant: cls is 1.00 (−{-low:.2f} to {high:.2f}) behind. It is significantly better than the other "
-        "rows."
-    ]
-    lead = only(report.sections[0], Table, "Lead of mean")
-    assert [row[0] for row in lead.rows] == ["cls", "max"]
-    assert lead.rows[0][1].interval == (pytest.approx(low), pytest.approx(high))
-    (unsure,) = gather([scored(70.0), scored(69.0, recipe="cls")]).verdict
-    assert unsure.endswith("cls is 1.00 behind. Significance is unknown, because not all scores have intervals.")
-    assert gather([scored(70.0)]).verdict == ["Accuracy: models/tiny has 70.00 on stsb."]
+    report = gather(close)
+    assert report.verdict == ["Accuracy ×100: mean has 70.00 (68.00 to 73.00) on stsb, the highest of 2 rows."]
+    assert gather([scored(70.0)]).verdict == ["Accuracy ×100: models/tiny has 70.00 on stsb."]
     assert gather([scored(None)]).verdict == []
 
 
-def test_paired_comparisons_replace_leads_from_separate_intervals() -> None:
-    results = [scored(70.0, low=68.0, high=73.0), scored(69.0, recipe="cls", low=66.0, high=72.0)]
-    report = gather(results, comparisons=["cls is worse than mean by -1.00 [-1.50, -0.50], p ≤ 0.002."])
-    assert report.verdict == [
-        "cls is worse than mean by -1.00 [-1.50, -0.50], p ≤ 0.002.",
-        "Accuracy: mean has 70.00 (68.00 to 73.00) on stsb, the highest of 2 rows.",
-    ]
-    assert not any("Lead of" in block.title for section in report.sections for block in section.blocks)
+def test_paired_comparisons_come_first() -> None:
+    sentence = "cls is worse than mean by -1.00 [-1.50, -0.50], p ≤ 0.002."
+    report = gather([scored(70.0), scored(69.0, recipe="cls")], comparisons=[sentence])
+    assert report.verdict == [sentence, "Accuracy ×100: mean has 70.00 on stsb, the highest of 2 rows."]
 
 
 def test_the_mean_over_tasks_decides() -> None:
@@ -153,14 +139,13 @@ def test_the_mean_over_tasks_decides() -> None:
         for recipe, values in rows.items()
         for task, value in zip(("cr", "mr"), values, strict=True)
     ]
-    text = markdown_report(gather([*results, scored(99.0, "cr", recipe="max")]))  # which lacks a task
-    half = math.hypot(3, 3, 3, 3) / 2
-    assert "Accuracy: mean has 65.00 (62.88 to 67.12) on average over 2 tasks, the highest of 2 rows (1 more" in text
-    assert (
-        f"It is significantly better than every other row: cls is 4.50 ({4.5 - half:.2f} to {4.5 + half:.2f}) behind."
-        in text
-    )
-    assert "| cls | −1.00 (−5.24 to 3.24) | 10.00 (5.76 to 14.24) | 4.50 (" in text
+    report = gather([*results, scored(99.0, "cr", recipe="max")])  # which lacks a task
+    assert report.verdict == [
+        "Accuracy ×100: mean has 65.00 on average over 2 tasks, the highest of 2 rows (1 more without a score on every "
+        "task)."
+    ]
+    averages = [row[-1] for row in only(report.sections[0], Table, "Scores").rows]
+    assert averages == [Number(65.0), Number(60.5), Number()]
 
 
 def test_verdicts_of_searches_and_minimal_pairs() -> None:
@@ -255,17 +240,11 @@ def test_a_chart_has_the_best_of_many_rows() -> None:
 
 def test_geometry() -> None:
     results = [named(geometry(seed), model) for seed, model in enumerate(MODELS)]
-    section = section_of(*results)
-    measures = [result.metrics for result in results]
-    expected = [(m["uniformity"]["all"], m["alignment"]["all"]) for m in measures]
-    assert [(x, y) for _, x, y in only(section, Points).points] == expected
-    assert only(section, Table).best(3) is not None
-    fitted = named(geometry(1), MODELS[1], "mean | whiten").with_provenance(fitted_on="task")
-    table = only(section_of(results[0], fitted), Table)
-    assert "The shaping of hub/base was fitted on these texts" in table.caption
+    table = only(section_of(*results), Table)
+    scores = [[value for values in result.metrics.values() for value in values.values()] for result in results]
+    assert [[cell.value for cell in row[1:]] for row in table.rows] == scores
     best = {column.name for index, column in enumerate(table.columns) if table.best(index) is not None}
-    assert "alignment" in best
-    assert best.isdisjoint({"anisotropy", "isoscore"})
+    assert best == {"alignment", "uniformity"}
 
 
 # -- leaderboards -----------------------------------------------------------------------------------------------------
@@ -286,10 +265,24 @@ def test_a_leaderboard() -> None:
     assert only(section, Table, "sickr").rows[0] == ("ditto:1-2", Number(70.0, 65.5, 74.5))
     assert section.notes[0].startswith("ditto:1-2 is better than mean by +10.50")
     assert section.notes[-1] == "A note."
-    again = replace(board(), kept="mean", held_out=(replace(board().comparisons[0], by_labels=False),))
-    read = leaderboard_from(json.loads(json.dumps(again.to_dict())))
-    assert read.to_dict() == again.to_dict()
-    assert (read.kept, read.held_out) == (again.kept, again.held_out)
+
+
+def test_names_of_scores_and_units() -> None:
+    def titled(metric: str) -> str:
+        return section_of(named(Result("t", {metric: {"all": 60.0}}, {}, 9, main=(metric, "all")))).title
+
+    assert [titled(metric) for metric in ("ndcg@10", "f1_macro", "v_measure", "spearman")] == [
+        "nDCG@10 ×100", "Macro-F1 ×100", "V-measure ×100", "Spearman ×100",
+    ]  # fmt: skip
+    trials = (Trial(Recipe.parse("mean"), {"f1_macro": 60.0}, (59.0, 61.0)),)
+    check = replace(board().checks[0], score="ndcg@10")
+    judged = (Scored(labels(), "f1_macro", [], np.empty((0, 0))),)
+    searched = Leaderboard("f1_macro", trials, checks=(check,), held_out=board().comparisons, judgements=judged)
+    section = section_of(searches=[searched])
+    assert section.caption.endswith("ranked by Macro-F1 ×100.")
+    assert only(section, Bars).caption == "Lines: 95 % intervals, bootstrap over texts."
+    assert only(section, Table, "sickr").columns[1].name == "nDCG@10 ×100"
+    assert any(note.startswith("On texts held out of the choice: ") for note in section.notes)
 
 
 def test_a_large_leaderboard_is_cut_and_keeps_the_baselines() -> None:
@@ -337,7 +330,7 @@ def test_everything_together() -> None:
     report = gather([*results, own, clusters], boards, "All")
     assert report.caption == "3 models, 5 rows, 7 tasks, 1 search."
     assert [s.title for s in report.sections] == [
-        "Spearman ×100", "HEROS", "Geometry: geometry.stsb", "Accuracy", "speed", "Accuracy, mean",
+        "Spearman ×100", "HEROS", "Geometry: geometry.stsb", "Accuracy ×100", "speed", "Accuracy ×100, mean",
         "Search on stsb.dev (layers): models/tiny", "Provenance",
     ]  # fmt: skip
     assert [row[0] for row in only(report.sections[5], Table, "Scores").rows] == ["a model · as it is"]

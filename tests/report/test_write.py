@@ -73,7 +73,7 @@ def test_every_score_is_on_the_page(whole: str) -> None:
                 assert f"{scores['all']:.2f}".replace("-", "−") in texts
     for trial in search.trials[:-1]:
         assert f"{trial.scores['spearman']:.2f}" in texts
-    assert {"75.25 to 84.50", "HEROS", "Alignment and uniformity", "Mean of all tokens, by layer"} <= texts
+    assert {"75.25 to 84.50", "HEROS", "Geometry: geometry.stsb", "Mean of all tokens, by layer"} <= texts
 
 
 def test_the_verdict_is_first_and_scores_are_not_repeated() -> None:
@@ -237,9 +237,9 @@ def test_every_figure_is_in_the_picture(figures: list[Figure], tmp_path: Path) -
     results, boards = everything()
     write_report(results, tmp_path / "new" / "r.png", searches=boards, title="Mine $x^{$")
     assert (tmp_path / "new" / "r.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert len(figures[0].axes) == 10  # three tasks, two of HEROS, points, accuracy, three of the search
+    assert len(figures[0].axes) == 9  # three tasks, two of HEROS, accuracy, three of the search
     texts = set(texts_of(figures[0]))
-    assert {"Mine $x^{$", "sts12", "HEROS", "Alignment and uniformity", "Ditto by head, layers=0+L"} <= texts
+    assert {"Mine $x^{$", "sts12", "HEROS", "Ditto by head, layers=0+L"} <= texts
     similarity = [f"{r.metrics['similarity']['Typo']:.2f}".replace("-", "−") for r in results if r.task == "heros"]
     assert set(similarity) <= texts
 
@@ -281,7 +281,7 @@ def test_the_suffix_tells_the_format(tmp_path: Path) -> None:
     for results, name, message in (
         ([pairs()], "r.htm", r"unknown suffix '.htm' of a report.*\.html"),
         ([], "x.html", "at least one result"),
-        ([scored(None)], "x.png", "Nothing to draw"),
+        ([scored(None), geometry()], "x.png", "Nothing to draw"),
     ):
         with pytest.raises(InputError, match=message):
             write_report(results, tmp_path / name)

@@ -144,6 +144,12 @@ def test_judgements_find_the_planted_recipe(shell: Any) -> None:
     assert board.find("layers=static weights=idf").scores["spearman"] > 99.9
 
 
+@pytest.mark.parametrize("name", ["criterion", "test", "top"])
+def test_arguments_of_search_only_are_refused(shell: Any, name: str) -> None:
+    with pytest.raises(InputError, match=f"annotate has no argument '{name}'"):
+        annotate(shell, TEXTS, "weights", **{name: None})
+
+
 def test_annotated_pairs_of_new_texts() -> None:
     task = AnnotatedPairs("own", (("new one", "a", 1.0), ("b", "new two", 2.0)), all_texts=("a", "b", "a"))
     assert task.texts() == ["a", "b", "a", "new one", "new two"]

@@ -16,7 +16,9 @@ from sentence_transformers import SentenceTransformer
 from command_line import write_rows
 from essent import Encoder
 from essent.errors import DataError, InputError, RecipeError, UnknownNameError, UnsupportedRecipeError
+from essent.model.backbone import Backbone
 from essent.recipe.recipe import Recipe
+from essent.selection.evaluation import evaluate
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.run import run_passes, search
 from essent.selection.search_data import SearchData, SearchSettings
@@ -284,6 +286,18 @@ def test_tests_score_the_encoder_that_is_saved(shell: SentenceTransformer) -> No
     assert saved != pytest.approx(alone, abs=1e-3)
 
 
+def test_tests_are_scored_in_the_precision_of_the_search(
+    shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    precisions, compute_in = [], Backbone.compute_in
+    monkeypatch.setattr(Backbone, "compute_in", lambda self, name: (precisions.append(name), compute_in(self, name))[1])
+    searched, other = (PairTask(name, pairs) for name, pairs in (("data", PAIRS[:30]), ("other", PAIRS[30:])))
+    board = search(shell, searched, Space(named=("mean",)), test=[other], precision="float32")
+    assert precisions == ["float32", "float32"]
+    (evaluated,) = evaluate(shell, ["mean"], [other])["mean"]
+    assert board.provenance["model"] == evaluated.provenance["model"] == "SentenceTransformer"
+
+
 def test_leaderboard_without_scores(shell: SentenceTransformer) -> None:
     board = search(shell, PairTask("one", TASK.pairs[:1]), Space(named=("mean", "first-last | whiten")))
     assert np.isnan([trial.scores["spearman"] for trial in board.trials]).all()
@@ -307,7 +321,7 @@ def test_texts_and_pairs_without_labels(data: Any, shell: SentenceTransformer, m
     assert {c.second for c in board.comparisons} == {"mean", "first-last"} - {str(board.leader)}
     assert any("similarity of sentences only. For clusters" in note for note in board.notes)
     assert (board.kept is None) == all(comparison.is_better for comparison in board.comparisons)
-    assert "Chosen without labels; on similar models" in board.verdict
+    assert "Worth by labels, in measured cases of such choices: similarity " in board.verdict
     chances = [
         f"{probability_of_improvement(board.find(c.second).scores['teacher']):.2f} that it is better than {c.second}"
         for c in board.comparisons

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 
 import numpy as np
 import pandas as pd
@@ -16,7 +15,7 @@ from essent.recipe.recipe import Recipe
 from essent.selection import verdict_without_labels as rule
 from essent.selection.leaderboard import Check, Leaderboard, Trial, rank_trials
 from essent.selection.verdict import cross_validate, decide, decide_by_labels, decide_by_tests
-from essent.selection.verdict_without_labels import loss_summary, objection, probability_of_improvement
+from essent.selection.verdict_without_labels import measured_gain, objection, probability_of_improvement
 from essent.tasks.comparison import Comparison, Scored, compare
 from essent.tasks.pairs import PairTask
 
@@ -161,10 +160,15 @@ def test_rule_beats_the_fixed_bound() -> None:
 def test_summaries_without_labels() -> None:
     level = OVER_MEAN["level"].iloc[0]
     nearest = OVER_MEAN.iloc[np.argsort((OVER_MEAN["level"] - level).abs(), kind="stable")[: rule.NEAREST]]
-    lost = nearest["by_labels"] - nearest["gain"].where(nearest["left_out"] >= rule.THRESHOLD, 0)
-    numbers = re.findall(r"-?\d+\.\d", loss_summary(level))
-    assert (numbers[:2], len(numbers)) == ([f"{np.mean(lost):.1f}", f"{np.std(lost):.1f}"], 4)
-    assert f"the {rule.NEAREST} nearest of {len(OVER_MEAN)} measured cases" in loss_summary(level)
+    gained = nearest["gain"].where(nearest["left_out"] >= rule.THRESHOLD, 0)
+    expected = (
+        f"{np.mean(gained):+.1f} ± {np.std(gained):.1f} points over mean (worse in {sum(gained < 0)} of 20 cases)"
+    )
+    assert measured_gain("similarity", level) == expected
+    raw, trained = (float(measured_gain("similarity", level).split()[0]) for level in (0.75, 0.97))
+    assert raw > 5 > 0 > trained
+    assert measured_gain("clusters", 0.75) == measured_gain("clusters", 0.97)  # all cases
+    assert "on queries made from pairs" in measured_gain("retrieval", 0.75)
     assert objection("ditto:1-1", 0.7) == ""  # a high level of the baseline is evidence against another recipe
     chance = f"{probability_of_improvement(0.98):.2f}"
     assert chance < "0.5"
@@ -174,7 +178,7 @@ def test_summaries_without_labels() -> None:
     )
 
 
-# -- the leaderboard; its files are tested where they are read --------------------------------------------------------
+# -- the leaderboard ---------------------------------------------------------------------------------------------------
 
 TRIALS = (
     Trial(Recipe.parse("weights=idf"), {"spearman": 71.25, "uniformity": -2.5}, (69.0, 73.5)),

@@ -117,26 +117,11 @@ def test_unseen_classes() -> None:
         ((Example(("a", "b"), "x"),) * 12, {"scale": (1, 5)}, "score of example 1 is 'x'"),
         ((Example(("a", "b"), 1.0),) * 12, {"scale": (5, 1)}, "must be the lowest and the highest class"),
         (animals(20), {"folds": 3.5}, r"folds=3\.5: cross-validation needs at least 2 folds"),
-        (animals(20), {"shots": (0,)}, "must be whole numbers of labels per class"),
     ],
 )
 def test_examples_are_checked(examples: Sequence[Example], changes: dict, message: str) -> None:
     with pytest.raises((DataError, InputError), match=message):
         LabelTask("bad", tuple(examples), **changes)
-
-
-def test_few_label_accuracy_in_choice_and_evaluation() -> None:
-    task = LabelTask("l", tuple(Example((f"text {n}",), "ab"[n % 2]) for n in range(40)))
-    vectors = np.random.default_rng(0).normal(size=(40, 6)) + np.arange(40)[:, None] % 2
-    chosen, evaluated = (variant.scored_by("accuracy@4") for variant in (task.for_choice(), task))
-    scores = [variant.score_vectors(vectors).metrics["accuracy@4"]["all"] for variant in (chosen, evaluated)]
-    assert scores[0] == scores[1]
-    assert chosen.notes[-1] == f"l: {evaluated.notes[-1]}"
-    assert "mean over ten training sets of 4 labels per class; `essent evaluate --shots 4`" in evaluated.notes[-1]
-    assert evaluated.scored_by("accuracy@4") is evaluated
-    separate = np.arange(40)[:, None] % 2 * [[1.0, -1.0]] + [[0.0, 1.0]]
-    for score in ("accuracy@2", "accuracy@64"):  # more than there are
-        assert task.scored_by(score).score_vectors(separate).metrics[score]["all"] == 100
 
 
 # -- clustering -------------------------------------------------------------------------------------------------------

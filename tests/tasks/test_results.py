@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from essent.errors import DataError, InputError
-from essent.tasks.result import Result, few_labels_tables, load_results, results_table, save_results
+from essent.tasks.result import Result, load_results, results_table, save_results
 
 
 def result(task: str = "sts12", score: float = 71.25, mean: float | None = 40.0, **changes: Any) -> Result:
@@ -108,19 +108,6 @@ def test_interval_belongs_to_the_printed_score() -> None:
     assert results_table({"a": [clusters]}).widths["a"] == {"c": 1.5}
     assert results_table({"a": [pairs]}).widths["a"] == {"p": 1.5}
     assert results_table({"a": [pairs]}, average="mean").widths["a"] == {}
-
-
-def test_few_labels_have_tables_of_their_own() -> None:
-    scores = {"accuracy": {"all": 90.0, "low": 89.0, "high": 92.0}, "accuracy@8": {"all": 60.0, "low": 50, "high": 70}}
-    labelled = Result("trec", scores, {}, 9, main=("accuracy", "all"))
-    (table,) = few_labels_tables({"mean": [labelled, result("stsb")], "cls": [labelled]})
-    assert (table.title, table.columns, list(table.rows)) == (
-        "Accuracy@8 ×100 ± 95 % interval",
-        ("trec",),
-        ["mean", "cls"],
-    )
-    assert table.cell("mean", "trec") == "60.00 ±10.0"
-    assert few_labels_tables(RESULTS) == []
 
 
 def test_metric_and_average_options() -> None:

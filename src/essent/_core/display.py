@@ -1,12 +1,14 @@
-"""Progress of long loops, and HTML for notebooks with every text escaped."""
+"""Progress of long loops, and tables as text."""
 
 from __future__ import annotations
 
+import io
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html import escape
+from typing import Any
 
 # -- progress ---------------------------------------------------------------------------------------------------------
 
@@ -37,7 +39,7 @@ def text_progress(
         unit: what is counted.
         estimated: whether `total` is an estimate.
     """
-    from tqdm.auto import tqdm  # imported here: showing HTML does not need it
+    from tqdm.auto import tqdm  # imported here: showing tables does not need it
 
     if enabled and not can_show_bar():
         yield _print_lines(total, done, f"about {total:,} {unit}s" if estimated else f"{total:,} {unit}s")
@@ -65,64 +67,20 @@ def _print_lines(total: int, done: int, all_units: str) -> Callable[[int], None]
     return update
 
 
-# -- notebooks --------------------------------------------------------------------------------------------------------
-
-MOST_ROWS = 200  # rows of a table: a page of thousands of rows is slow
+# -- text --------------------------------------------------------------------------------------------------------------
 
 
-def html_block(*parts: str) -> str:
-    """Return HTML parts of this module's functions one below the other; empty ones are omitted."""
-    return "<div>" + "".join(part for part in parts if part) + "</div>"
+class TextDisplay:
+    """Base class of values that notebooks show as `print` does, with every text escaped."""
+
+    def _repr_html_(self) -> str:
+        return f"<pre style='white-space:pre;overflow-x:auto;line-height:normal'>{escape(str(self))}</pre>"
 
 
-def html_title(text: str) -> str:
-    """Return a line in bold."""
-    return f"<p style='margin:0.4em 0'><b>{_escaped(text)}</b></p>" if text else ""
+def rendered(table: Any) -> str:
+    """Return a `rich` table as plain text."""
+    from rich.console import Console
 
-
-def html_lines(lines: Iterable[str]) -> str:
-    """Return one paragraph per line, in smaller type than tables."""
-    return "".join(f"<p style='margin:0.2em 0;font-size:90%'>{_escaped(line)}</p>" for line in lines if line)
-
-
-def html_table(
-    columns: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    texts: Collection[int] = (0,),
-    bold: Iterable[tuple[int, int]] = (),
-) -> str:
-    """Return a table of plain texts; the notebook, light or dark, sets the colours.
-
-    Args:
-        columns: names of the columns; without any, the table has no header.
-        rows: cells of each row; line breaks in a cell are retained.
-        texts: indices of text columns, which are left-aligned; others are right-aligned.
-        bold: (row, column) of cells in bold.
-    """
-    marked = set(bold)
-
-    def row_of(tag: str, row: Sequence[str], line: int = -1) -> str:
-        cells = (_cell(tag, text, index in texts, (line, index) in marked) for index, text in enumerate(row))
-        return f"<tr>{''.join(cells)}</tr>"
-
-    head = f"<thead>{row_of('th', columns)}</thead>" if columns else ""
-    body = "".join(row_of("td", row, line) for line, row in enumerate(rows[:MOST_ROWS]))
-    more = len(rows) - MOST_ROWS
-    note = html_lines([f"{more} more rows are not shown."]) if more > 0 else ""
-    return f"<table style='border-collapse:collapse'>{head}<tbody>{body}</tbody></table>{note}"
-
-
-def html_pairs(values: Mapping[str, str]) -> str:
-    """Return a table of names and values."""
-    return html_table((), [(name, text) for name, text in values.items()], texts=(0, 1))
-
-
-def _cell(tag: str, text: str, is_text: bool, bold: bool = False) -> str:
-    side, weight = "left" if is_text else "right", ";font-weight:bold" if bold else ""
-    content = _escaped(text).replace("\n", "<br>")
-    return f"<{tag} style='text-align:{side};padding:0.15em 0.6em{weight}'>{content}</{tag}>"
-
-
-def _escaped(text: str) -> str:
-    return escape(str(text), quote=True)
+    stream = io.StringIO()
+    Console(file=stream, width=1000, color_system=None).print(table)
+    return "\n".join(map(str.rstrip, stream.getvalue().splitlines()))

@@ -13,6 +13,7 @@ from essent.cli.console import is_quiet, prepare_torch, results, show_lines, sho
 from essent.cli.files import check_output, check_report, write_json_file, write_page
 from essent.cli.texts import expand_groups, read_files
 from essent.errors import InputError
+from essent.tasks.result import load_results, results_table, save_results, short_name
 
 if TYPE_CHECKING:
     from essent.selection.results import Evaluation
@@ -30,7 +31,6 @@ def evaluate(
     data_folder: opt.Folder = None,
     columns: opt.Columns = None,
     fit: opt.Fit = None,
-    shots: list[int] | None = None,
     json_file: opt.Json = None,
     report: opt.Report = None,
     batch_size: opt.BatchSize = 32,
@@ -49,12 +49,12 @@ def evaluate(
     $ essent evaluate -m bert-base-uncased -r mean "first-last | zscore" ditto:1-10 -d stsb
     $ essent evaluate -m ./my-model -r mean -d stsb sickr my-pairs.csv --data-folder data --json results.json
     $ essent evaluate -m ./model-a ./model-b -d reviews.csv --columns text=body,label=category
-    $ essent evaluate -m ./my-model -r mean first-last -d my-classes.csv --shots 8 16 64 --report page.html
-    $ essent evaluate results.json search.json --report page.html
+    $ essent evaluate -m ./my-model -r mean first-last -d my-classes.csv --report page.html
+    $ essent evaluate results.json minimal-pairs.json --report page.html
     ```
 
     Args:
-        files: Files that evaluate, search and lab minimal-pairs wrote with --json, for the report.
+        files: Files that evaluate and lab minimal-pairs evaluate wrote with --json, for the report.
         model: Models on the hub, or folders. Several are compared; each row names its model.
         recipe: Recipes, one row each; they share forward passes. Default: eight that every model runs; several models
             are compared as they are.
@@ -64,7 +64,6 @@ def evaluate(
             files (pairs.csv, classification:FILE, clustering:FILE). Default: sts7.
         data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
         fit: Texts to fit the recipes on (token counts, shaping), the papers' superscript W.
-        shots: Add a table of accuracies with this number of labels per class, e.g. 8 16 64.
         json_file: Write the results with their provenance as JSON; - is standard output.
         report: Write a page (.html, .md) or a picture (.png).
         batch_size: Texts of about 64 tokens per batch.
@@ -75,17 +74,11 @@ def evaluate(
         raise InputError(f"{files[0]}: result files are for a report. Add --report FILE, or name models with --model.")
     check_output(json_file, run.force)
     check_report(report, run.force)
-    contents: list[Any] = []
-    if files:
-        from essent.report.write import read_results
-
-        contents = [read_results(file) for file in dict.fromkeys(files)]
-    boards = [board for board in contents if not isinstance(board, list)]
-    earlier = [result for read in contents if isinstance(read, list) for result in read]
+    earlier = [result for file in dict.fromkeys(files or []) for result in load_results(file)]
     if model is None:
         if report is None or not files or recipe or data or as_is:
             raise InputError("Pass a model with --model, or only result files and --report.")
-        write_page(earlier, boards, report)
+        write_page(earlier, report)
         return
     as_is |= len(set(model)) > 1 and not recipe
     if as_is and not recipe and fit is not None:
@@ -105,7 +98,7 @@ def evaluate(
     fit_texts = None if fit is None else read_files(fit, named_columns.get("text", "text"))
     for name in dict.fromkeys(model[1:]):  # raise for a missing model before another has run for an hour
         reach_model(name, run.options)
-    settings: dict[str, Any] = {"shots": shots or [], "engine": engine, "precision": precision, **run.options}
+    settings: dict[str, Any] = {"engine": engine, "precision": precision, **run.options}
     settings["report"] = partial(_note_score, name_model=len(set(model)) > 1)
     runs = [run_evaluation(model, [], tasks, **settings)] if as_is else []
     settings |= {"fit_texts": fit_texts, "frequency_texts": fit_texts, "batch_size": batch_size}
@@ -118,24 +111,19 @@ def evaluate(
     every_result = [result for row in evaluation.values() for result in row]
     _show(evaluation, every_result, json_file)
     if report is not None:
-        write_page([*earlier, *every_result], boards, report, [] if earlier else evaluation.summary())
+        write_page([*earlier, *every_result], report, comparisons=evaluation.summary())
 
 
 def _show(evaluation: Evaluation, every_result: list[Result], json_file: Path | None) -> None:
-    """Print the comparisons and tables, and write the results as JSON if a file is named."""
-    from essent.tasks.result import few_labels_tables, results_table, save_results
-
+    """Print the comparisons and the table, and write the results as JSON if a file is named."""
     write_json_file(json_file, partial(save_results, every_result))
     show_lines(evaluation.summary(), json_file)
-    for table in (results_table(evaluation), *few_labels_tables(evaluation)):
-        results(json_file).print(table.render())
+    results(json_file).print(results_table(evaluation).render())
     for note in evaluation.notes():
         show_note(note)
 
 
 def _note_score(recipe: str, result: Result, name_model: bool) -> None:
-    from essent.tasks.result import short_name
-
     if result.main is None:
         every_score = (f"{name} {scores['all']:.3f}" for name, scores in result.metrics.items() if "all" in scores)
         scores_text = "  ".join(every_score)

@@ -90,12 +90,16 @@ def check_report(path: Path | None, force: bool) -> None:
 
 
 def write_page(
-    results: Sequence[Result], boards: Sequence[Leaderboard], path: Path, comparisons: Iterable[str] = ()
+    results: Sequence[Result],
+    path: Path,
+    *,
+    searches: Sequence[Leaderboard] = (),
+    comparisons: Iterable[str] = (),
 ) -> None:
     """Write the report and print a note."""
     from essent.report.write import write_report
 
-    write_report(results, path, searches=boards, comparisons=comparisons)
+    write_report(results, path, searches=searches, comparisons=comparisons)
     show_note(f"Wrote {path}.")
 
 

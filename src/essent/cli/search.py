@@ -157,7 +157,7 @@ def search(
     show_board(board, options)
     write_json_file(options.json_file, board.to_json)
     if report is not None:
-        write_page([], [board], report)
+        write_page([], report, searches=[board])
     save_best(board, options.output)
 
 

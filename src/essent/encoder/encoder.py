@@ -19,7 +19,7 @@ from sentence_transformers.util import batch_to_device
 
 from essent._core.arguments import check_encode, check_options, check_path, check_size, with_checked_arguments
 from essent._core.compat import device_for, prompt_of
-from essent._core.display import html_block, html_lines, text_progress
+from essent._core.display import text_progress
 from essent._core.folders.contents import is_essent_folder
 from essent._core.hub import folder_of, reach_model
 from essent._core.texts import check_texts, distinct_texts, repeat_in_place, require_finite, texts_to_fit
@@ -117,9 +117,6 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         backbone, after = self.module.backbone, "".join(f", {module!r}" for module in list(self)[1:])
         model = f"{backbone.family}, {backbone.last} layers, dimensions={self.get_embedding_dimension()}"
         return f"Encoder({str(self.recipe)!r}, {model}{after})"
-
-    def _repr_html_(self) -> str:
-        return html_block(html_lines(repr(self).splitlines()))
 
     # -- fit --------------------------------------------------------------------------------------------------------
 

@@ -7,14 +7,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from essent.improvement.plan import SHARES
 from essent.report.parts import Number, Report, Section, short_paths
 from essent.report.sections import Record, record_table
 from essent.report.write import write_arranged
-from essent.selection.topics import CRITERIA, MIN_LEAD, RETRIEVAL, SIMILARITY, TOPICS, USE_OF, USES, described, uses_of
-from essent.selection.verdict_without_labels import NEAREST, RETRIEVAL_CASES, THRESHOLD, TOPICS_CASES, measured_cases
+from essent.selection.topics import CRITERIA, MIN_LEAD, SIMILARITY, TOPICS, USES, described, uses_of
+from essent.selection.verdict_without_labels import TOPICS_CASES, measured_gain
 from essent.tasks.base import LabeledTask
 from essent.tasks.result import library_versions, short_name
 
@@ -106,29 +104,10 @@ def _worth_by_criterion(run: Run, gain: str) -> Iterator[str]:
         "not measure how good they are."
     )
     level, named = metric.score(run.plan["baseline"]) / 100, run.settings["named_use"]
-    gains = [f"{other} {_measured_gain(other, level)}" for other in ((use,) if named else USES)]
+    gains = [f"{other} {measured_gain(other, level)}" for other in ((use,) if named else USES)]
     yield f"Worth by labels, in measured cases of such choices of a recipe: {'; '.join(gains)}."
     if not named and run.choice.startswith("trained"):
         yield "Training on their texts lowered classes by 1.5 and 8.7 points in two measured cases."
-
-
-def _measured_gain(use: str, level: float) -> str:
-    """Describe what choices of a recipe without labels gained over `mean` in measured cases, by labels of a use.
-
-    Args:
-        level: the score of the baseline by the criterion; for similarity, cases with the nearest scores count.
-    """
-    if use == RETRIEVAL:
-        return RETRIEVAL_CASES
-    gains = [
-        (abs(float(case["level"]) - level), float(case["gain"]) if float(case["left_out"]) >= THRESHOLD else 0.0)
-        for case in measured_cases()
-        if case["baseline"] == "mean" and USE_OF[case["kind"]] == use
-    ]
-    nearest = sorted(gains, key=lambda case: case[0])[:NEAREST] if use == SIMILARITY else gains
-    points = np.array([gain for _, gain in nearest])
-    worse = np.sum(points < 0)
-    return f"{points.mean():+.1f} ± {points.std():.1f} points over mean (worse in {worse} of {len(points)} cases)"
 
 
 def _not_tried(run: Run) -> Iterator[str]:

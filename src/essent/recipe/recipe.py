@@ -25,7 +25,6 @@ from functools import lru_cache
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from essent._core.display import html_block, html_pairs, html_title
 from essent._core.lazy import needs_torch
 from essent._core.registry import did_you_mean
 from essent.errors import RecipeError, UnknownNameError
@@ -104,16 +103,6 @@ class Recipe:
             object.__setattr__(self, "shaping", tuple(shapers.create(spec).spec() for spec in self.shaping))
         if conflict := find_conflict(self.template, self.layers, self.weights):
             raise RecipeError(conflict)
-
-    def _repr_html_(self) -> str:
-        parts = {
-            "template": "none" if self.template is None else format_template(self.template),
-            "layers": format_mix(self.layers),
-            "token weights": " * ".join(self.weights),
-            "reduce": self.reduce,
-            "shaping": " | ".join(self.shaping) or "none",
-        }
-        return html_block(html_title(str(self)), html_pairs(parts))
 
     @property
     def terms(self) -> tuple[tuple[str | None, float], ...]:

@@ -8,6 +8,6 @@ Write the results of an evaluation as a page:
     >>> write_report(results["mean"], "report.html")
 """
 
-from essent.report.write import draw_heros, read_results, write_report
+from essent.report.write import draw_heros, write_report
 
-__all__ = ["draw_heros", "read_results", "write_report"]
+__all__ = ["draw_heros", "write_report"]

@@ -1,4 +1,4 @@
-"""Arrangement of results and leaderboards as a report: its sections, and its verdict about the best row."""
+"""Arrangement of results and leaderboards as a report: its sections, and its verdict about the highest row."""
 
 from __future__ import annotations
 
@@ -39,19 +39,12 @@ from essent.report.sections import (
     plain_section,
     record_table,
 )
-from essent.tasks.result import Result, short_name
+from essent.tasks.result import Result, spelled
 
 if TYPE_CHECKING:
     from essent.selection.leaderboard import Leaderboard
 
 AVERAGE = "avg"
-NAMES = {"spearman": "Spearman ×100", "pearson": "Pearson ×100"}
-MAX_NAMED = 3  # rows named in a sentence
-MAX_UNFOLDED = 8  # a longer table of differences is folded
-DIFFERENCES = (
-    "First row minus each other row, with 95 % intervals computed from the intervals of both scores as if they were "
-    "independent. Paired intervals on the same texts are narrower, so differences that are significant here remain so."
-)
 KINDS = {"heros": {"similarity", "baseline"}, "geometry": {"alignment", "uniformity"}}  # metrics of the kind
 SECTIONS = {"heros": heros_section, "geometry": geometry_section, "other": plain_section}
 ResultsByRow = Mapping[Row, Mapping[str, Result]]  # by row and task
@@ -66,7 +59,7 @@ def gather(
     """Arrange results and leaderboards as a report.
 
     Args:
-        comparisons: sentences about paired differences, in the place of differences between separate intervals.
+        comparisons: sentences about paired differences, for the top.
 
     Raises:
         InputError: nothing to report.
@@ -79,13 +72,12 @@ def gather(
             for name, score in scores.items():
                 if isinstance(score, bool) or not isinstance(score, (int, float)):
                     raise DataError(f"{result.task}: the score {name!r} is {score!r}, not a number.")
-    results = _disambiguate(results)
     names = names_of(
         (key_of(result.provenance) for result in results),
         (str(board.provenance.get("model") or NO_MODEL) for board in searches),
     )
     sections = [
-        *_result_sections(results, names, bool(comparisons)),
+        *_result_sections(results, names),
         *(board_section(board, names) for board in searches),
     ]
     if results:
@@ -98,26 +90,7 @@ def gather(
     )
 
 
-def _disambiguate(results: Sequence[Result]) -> list[Result]:
-    """Rename tasks of the same name on different data, such as files of the same name in two folders."""
-    sources: dict[str, dict[str, str]] = {}  # by task and digest
-    for result in results:
-        if digest := result.provenance.get("sha256"):
-            source = short_name(str(result.provenance.get("source") or ""))
-            sources.setdefault(result.task, {}).setdefault(str(digest), source)
-    renamed = []
-    for result in results:
-        files, digest = sources.get(result.task, {}), str(result.provenance.get("sha256"))
-        if len(files) > 1 and digest in files:
-            is_distinct = len(set(files.values())) == len(files) and all(files.values())
-            name = f"{result.task} ({files[digest] if is_distinct else digest[:8]})"
-            note = f"One of {len(files)} data sets with the name {result.task!r}."
-            result = replace(result, task=name, notes=(*result.notes, note))
-        renamed.append(result)
-    return renamed
-
-
-def _result_sections(results: Iterable[Result], names: Names, paired: bool) -> Iterator[Section]:
+def _result_sections(results: Iterable[Result], names: Names) -> Iterator[Section]:
     """Yield one section per main score, and one per task without a main score."""
     groups: dict[tuple[str, ...], list[Result]] = {}
     for result in results:
@@ -129,13 +102,24 @@ def _result_sections(results: Iterable[Result], names: Names, paired: bool) -> I
         notes = [f"{result.task}: {note}" for result in group for note in result.notes]
         if len(rows) > len({key_of(result.provenance) for result in group}):
             notes.append("A row with (2) is another result of the same model, recipe and task.")
+        if unlike := _different_data(group):
+            notes.append(f"Results on different data of the same name cannot be compared: {', '.join(unlike)}.")
         if kind == "main":
             metric, subset = key_names
-            section = _scored_section(metric, subset, rows, paired)
+            section = _scored_section(metric, subset, rows)
         else:
             (task,) = key_names
             section = SECTIONS[kind](task, {row: results_by_task[task] for row, results_by_task in rows.items()})
-        yield replace(section, notes=list(dict.fromkeys(notes)))
+        yield replace(section, notes=list(dict.fromkeys(notes)), verdict="" if unlike else section.verdict)
+
+
+def _different_data(group: Iterable[Result]) -> list[str]:
+    """Return the tasks with results on different data, such as files of the same name in two folders."""
+    digests: dict[str, set[str]] = {}  # by task
+    for result in group:
+        if digest := result.provenance.get("sha256"):
+            digests.setdefault(result.task, set()).add(str(digest))
+    return [task for task, distinct in digests.items() if len(distinct) > 1]
 
 
 def _by_row(group: Iterable[Result], names: Names) -> dict[Row, dict[str, Result]]:
@@ -174,18 +158,15 @@ def _provenance_section(results: Sequence[Result], names: Names) -> Section:
 # -- results with one main score --------------------------------------------------------------------------------------
 
 
-def _scored_section(metric: str, subset: str, rows: ResultsByRow, paired: bool) -> Section:
-    """Return a table of rows × tasks, a bar chart per task, and folded tables of all other scores.
-
-    Args:
-        paired: whether rows are compared elsewhere, on the same examples.
-    """
+def _scored_section(metric: str, subset: str, rows: ResultsByRow) -> Section:
+    """Return a table of rows × tasks, a bar chart per task, and folded tables of all other scores."""
     columns = list(dict.fromkeys(task for line in rows.values() for task in line))
     names = (subset, "low", "high")
     lines = [[line[task].metrics[metric] if task in line else {} for task in columns] for line in rows.values()]
     scores = np.array([[[cell.get(name, math.nan) for name in names] for cell in line] for line in lines])  # (R,T,3)
     if len(columns) > 1:
-        columns, scores = [*columns, AVERAGE], np.concatenate([scores, _mean(scores)[:, None]], axis=1)
+        means = scores[..., :1].mean(axis=1, keepdims=True)  # (R,1,1), NaN if a score is missing
+        columns, scores = [*columns, AVERAGE], np.concatenate([scores, means * [1, math.nan, math.nan]], axis=1)
     decimals = decimals_for(scores[..., 0].ravel().tolist())
     numbers = [[Number(*values) for values in line] for line in scores.tolist()]
     records: list[Record] = [
@@ -199,11 +180,11 @@ def _scored_section(metric: str, subset: str, rows: ResultsByRow, paired: bool) 
             show: Literal["page", "picture"] = "page" if column == columns[-1] else "picture"
             shared = ends_of(number for line in numbers for number in line)
             charts.append(keep_best_bars(Bars(column, bars, decimals, "", shared, show)))
-    measure = NAMES.get(metric, metric.capitalize()) + ("" if subset == "all" else f", {subset}")
-    verdict, differences = _verdict(measure, columns, [row.label for row in rows], scores, decimals, paired)
+    measure = f"{spelled(metric)} ×100" + ("" if subset == "all" else f", {subset}")
+    verdict = _verdict(measure, columns, [row.label for row in rows], scores, decimals)
     caption = "Lines on the bars: 95 % intervals." if np.isfinite(scores).all(axis=-1).any() else ""
     in_main_table = {metric, *(f"{metric}, {name}" for name in names)}
-    blocks: list[Block] = [table, *differences, *charts, *_secondary_tables(rows, in_main_table)]
+    blocks: list[Block] = [table, *charts, *_secondary_tables(rows, in_main_table)]
     return Section(measure, blocks, caption, verdict=verdict)
 
 
@@ -222,56 +203,15 @@ def _secondary_tables(rows: ResultsByRow, excluded: set[str]) -> list[Table]:
     return [record_table(title, records, folded=True) for title, records in tables.items() if records]
 
 
-# -- the verdict ------------------------------------------------------------------------------------------------------
-
-
-def difference(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Subtract scores with intervals (…,3); the interval is Zou and Donner's (2008) for independent measurements."""
-    (score, low, high), (second_score, second_low, second_high) = np.moveaxis(first, -1, 0), np.moveaxis(second, -1, 0)
-    lead = score - second_score
-    below, above = np.hypot(score - low, second_high - second_score), np.hypot(high - score, second_score - second_low)
-    return np.stack([lead, lead - below, lead + above], axis=-1)
-
-
-def _mean(scores: np.ndarray) -> np.ndarray:
-    """Average independent scores with intervals (…,T,3) over the tasks: (…,3); NaN if one is missing."""
-    mean = scores.mean(axis=-2)
-    half_widths = np.linalg.norm(scores[..., 1:] - scores[..., :1], axis=-2) / scores.shape[-2]  # (…,2)
-    return np.concatenate([mean[..., :1], mean[..., :1] + half_widths * [-1, 1]], axis=-1)
-
-
-def _verdict(
-    measure: str, columns: Sequence[str], labels: Sequence[str], scores: np.ndarray, decimals: int, paired: bool
-) -> tuple[str, list[Table]]:
-    """Return the verdict about the best row, and the table of its leads; the last column of scores (R,C,3) decides."""
-    ranked = [row for row in np.argsort(-scores[:, -1, 0], kind="stable") if np.isfinite(scores[row, -1, 0])]
-    if not ranked:
-        return "", []
-    first, *others = ranked
+def _verdict(measure: str, columns: Sequence[str], labels: Sequence[str], scores: np.ndarray, decimals: int) -> str:
+    """Return a sentence about the row with the highest score in the last column of scores (R,C,3)."""
+    values = np.nan_to_num(scores[:, -1, 0], nan=-np.inf)
+    if not (count := np.isfinite(values).sum()):
+        return ""
+    best = int(values.argmax())
     data = f"on average over {len(columns) - 1} tasks" if len(columns) > 1 else f"on {columns[0]}"
-    sentence = f"{measure}: {labels[first]} has {with_interval(Number(*scores[first, -1]), decimals)} {data}"
-    sentence += f", the highest of {len(ranked)} rows" if others else ""
-    if partial := len(labels) - len(ranked):
+    sentence = f"{measure}: {labels[best]} has {with_interval(Number(*scores[best, -1]), decimals)} {data}"
+    sentence += f", the highest of {count} rows" if count > 1 else ""
+    if partial := len(labels) - count:
         sentence += f" ({partial} more without a score on every task)"
-    if not others or paired:
-        return f"{sentence}.", []
-    leads = difference(scores[first], scores[others])  # (R-1,C,3)
-    caption = DIFFERENCES if np.isfinite(leads).all(axis=-1).any() else ""
-    records: list[Record] = [
-        {ROW: labels[row], **{column: Number(*lead) for column, lead in zip(columns, line, strict=True)}}
-        for row, line in zip(others, leads, strict=True)
-    ]
-    folded = len(others) > MAX_UNFOLDED
-    table = record_table(f"Lead of {labels[first]}", records, caption, decimals=decimals, folded=folded)
-    behind = f"{labels[others[0]]} is {with_interval(Number(*leads[0, -1]), decimals)} behind"
-    close = [labels[row] for row, low in zip(others, leads[:, -1, 1], strict=True) if low <= 0]
-    if not np.isfinite(leads[:, -1]).all():
-        ending = f"{behind}. Significance is unknown, because not all scores have intervals."
-    elif not close:
-        ending = f"It is significantly better than every other row: {behind}."
-    else:
-        more = f" and {len(close) - MAX_NAMED} more" if len(close) > MAX_NAMED else ""
-        ending = f"The difference to {', '.join(close[:MAX_NAMED])}{more} is not significant: {behind}."
-        if len(close) < len(others):
-            ending += " It is significantly better than the other rows."
-    return f"{sentence}. {ending}", [table]
+    return f"{sentence}."

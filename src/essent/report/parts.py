@@ -161,24 +161,7 @@ class Curves:
         return axis_of([value for _, values in self.series for value in values if value is not None])
 
 
-@dataclass(frozen=True)
-class Points:
-    """A plot of rows over two measures."""
-
-    title: str
-    x_name: str
-    y_name: str
-    points: Sequence[tuple[Row, float, float]]
-    decimals: int = 2
-    caption: str = ""
-
-    @property
-    def axes(self) -> tuple[Axis, Axis]:
-        """The axes of x and y."""
-        return axis_of([x for _, x, _ in self.points]), axis_of([y for *_, y in self.points])
-
-
-Block = Table | Bars | Heat | Curves | Points
+Block = Table | Bars | Heat | Curves
 
 
 @dataclass(frozen=True)

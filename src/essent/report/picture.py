@@ -19,7 +19,6 @@ from essent.report.parts import (
     Block,
     Curves,
     Heat,
-    Points,
     Report,
     Table,
     shortened,
@@ -54,7 +53,7 @@ def draw_report(report: Report, path: Path) -> None:
     """
     rows = _pair_figures(report)
     if not rows:
-        raise InputError("Nothing to draw: no score is a number. Write .html or .md to see the tables.")
+        raise InputError("Nothing to draw: there are only tables. Write .html or .md to see them.")
     matplotlib = optional_import("matplotlib", "report")
     from matplotlib.figure import Figure
 
@@ -102,7 +101,7 @@ def _height(block: Block) -> float:
         return 1.1 + BAR * len(block.rows)
     if isinstance(block, Heat):
         return 1.2 + CELL * len(block.rows)
-    return PLOT + (0.2 * len(block.points) if isinstance(block, Points) else 0.0)
+    return PLOT
 
 
 def _draw(axes: Any, block: Block) -> None:
@@ -172,21 +171,8 @@ def _draw_curves(axes: Any, block: Curves) -> None:
     axes.legend(frameon=False)
 
 
-def _draw_points(axes: Any, block: Points) -> None:
-    for number, (row, x, y) in enumerate(block.points, start=1):
-        label = f"{number}  {shortened(row.label, 60)}"
-        mark = {"markersize": 15, "markeredgecolor": "white", "clip_on": False}
-        axes.plot(x, y, "o", color=SERIES[row.series % len(SERIES)], label=label, **mark)
-        _note(axes, x, y, str(number), ha="center", color="white", weight="bold")
-    x_axis, y_axis = block.axes
-    axes.set(xlabel=block.x_name, ylabel=block.y_name, xlim=x_axis[:2], ylim=y_axis[:2])
-    axes.grid()
-    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, -0.12), markerscale=0.5)
-
-
 DRAWERS: dict[type, Callable[..., None]] = {
     Bars: _draw_bars,
     Heat: _draw_heat,
     Curves: _draw_curves,
-    Points: _draw_points,
 }

@@ -17,7 +17,6 @@ from essent.report.parts import (
     Heat,
     Names,
     Number,
-    Points,
     Row,
     Section,
     Table,
@@ -25,9 +24,9 @@ from essent.report.parts import (
     finite,
     with_interval,
 )
+from essent.tasks.comparison import units_of
 from essent.tasks.heros import CHANGED, KEPT, comparisons
-from essent.tasks.pairs import METRICS
-from essent.tasks.result import Result
+from essent.tasks.result import SCORE_NAMES, Result, spelled
 
 if TYPE_CHECKING:
     from essent.selection.leaderboard import Leaderboard
@@ -35,13 +34,11 @@ if TYPE_CHECKING:
 MAX_BARS = 16  # per chart
 ROW = "model and recipe"
 WHOLE_NUMBERS = ("n", "rank")  # columns
-BY_CONSTRUCTION = ("anisotropy", "isoscore")  # determined by centring and whitening on the texts of their fit
-GEOMETRY = {
-    "anisotropy": "lower",
-    "isoscore": "higher",
-    "alignment": "lower",
-    "uniformity": "lower",
-}
+GEOMETRY = (
+    "Lower is better for alignment, uniformity and the average cosine (anisotropy), higher for IsoScore. Centring sets "
+    "the average cosine of the texts of its fit to 0, and whitening their IsoScore to 1, for any vectors: no row is "
+    "marked as the best by these."
+)
 MAX_TRIALS, MAX_TRIAL_BARS = 50, 10
 CURVES = {"alone": "one layer", "with 0": "mean with layer 0"}
 PLAIN, FIRST, BASELINE = range(3)  # series of trials' bars
@@ -163,31 +160,10 @@ def _shares_ranked_above(rows: Rows) -> dict[str, dict[str, dict[Row, Number]]]:
 
 
 def geometry_section(task: str, rows: Rows) -> Section:
-    """Return a table of the measures, and a plot of alignment against uniformity."""
-    scores_by_row = {row: flattened(result.metrics) for row, result in rows.items()}
-    fitted = [  # rows whose shaping was fitted on the measured texts
-        row.label
-        for row, result in rows.items()
-        if result.provenance.get("fitted_on") == "task" and "|" in str(result.provenance.get("recipe"))
-    ]
-    better = {name: side for name, side in GEOMETRY.items() if not fitted or name not in BY_CONSTRUCTION}
-    caption = "Lower is better for alignment, uniformity and the average cosine (anisotropy), higher for IsoScore."
-    if fitted:
-        caption += (
-            f" The shaping of {', '.join(fitted)} was fitted on these texts, which sets anisotropy to 0 or IsoScore "
-            "to 1 for any vectors. No row is marked as the best by these measures."
-        )
-    records: list[Record] = [{ROW: row.label, **scores} for row, scores in scores_by_row.items()]
-    points = []
-    for row, scores in scores_by_row.items():
-        x, y = finite(scores.get("uniformity")), finite(scores.get("alignment"))
-        if x is not None and y is not None:
-            points.append((row, x, y))
-    blocks: list[Block] = [record_table("Measures", records, caption, decimals=3, better=better)]
-    if points:
-        caption = "Lower is better on both axes: the best is at the bottom left."
-        blocks.insert(0, Points("Alignment and uniformity", "uniformity", "alignment", points, 3, caption))
-    return Section(f"Geometry: {task}", blocks)
+    """Return a table of the measures."""
+    records: list[Record] = [{ROW: row.label, **flattened(result.metrics)} for row, result in rows.items()]
+    better = {"alignment": "lower", "uniformity": "lower"}
+    return Section(f"Geometry: {task}", [record_table("Measures", records, GEOMETRY, decimals=3, better=better)])
 
 
 def plain_section(task: str, rows: Rows) -> Section:
@@ -205,19 +181,20 @@ def board_section(board: Leaderboard, names: Names) -> Section:
     """Return the section of a search: its first recipes, layer curves, heads, and the scores on test data."""
     provenance, criterion = board.provenance, board.criterion
     model = names.models[str(provenance.get("model") or NO_MODEL)]
-    measure = f"{criterion.capitalize()} ×100" if criterion in METRICS else criterion
+    measure = f"{spelled(criterion)} ×100" if criterion in SCORE_NAMES else criterion
+    units = units_of(board.judgements) or "pairs"
     decimals = decimals_for(trial.scores[criterion] for trial in board.trials)
-    blocks = [*_trial_blocks(board, decimals), *_layer_curves(board, measure, decimals)]
+    blocks = [*_trial_blocks(board, units, decimals), *_layer_curves(board, measure, decimals)]
     blocks += _head_heat(board, measure, decimals)
     blocks.sort(key=lambda block: isinstance(block, Table))  # figures first
     for check in board.checks:  # scores on data that was not used to choose
-        name = f"{check.score.capitalize()} ×100"
+        name = f"{spelled(check.score)} ×100"
         records: list[Record] = [{"recipe": recipe, name: Number(*scores)} for recipe, scores in check.scores.items()]
         title = f"On {check.summary().rstrip('.')}"
         blocks.append(record_table(title, records, decimals=2, better={name: "higher"}))
     compared = [*board.comparisons, *(c for check in board.checks for c in check.comparisons)]
     sentences = [comparison.summary() for comparison in compared]
-    sentences += [f"On pairs held out of the choice: {comparison.summary()}" for comparison in board.held_out]
+    sentences += [f"On {units} held out of the choice: {comparison.summary()}" for comparison in board.held_out]
     space = f" ({provenance['space']})" if "space" in provenance else ""
     title = f"Search on {provenance.get('data', 'pairs')}{space}: {model}"
     first = board.verdict or next(iter(sentences), "")
@@ -226,7 +203,7 @@ def board_section(board: Leaderboard, names: Names) -> Section:
     return Section(title, blocks, caption, notes, f"{title}: {first}" if first else "")
 
 
-def _trial_blocks(board: Leaderboard, decimals: int) -> Iterator[Block]:
+def _trial_blocks(board: Leaderboard, units: str, decimals: int) -> Iterator[Block]:
     """Yield a chart and a table of the first trials and the baselines."""
     bars: list[tuple[Row, Number]] = []
     records: list[Record] = []
@@ -240,7 +217,7 @@ def _trial_blocks(board: Leaderboard, decimals: int) -> Iterator[Block]:
         if rank <= MAX_TRIALS or is_baseline:
             records.append({"recipe": label, "rank": rank, **trial.scores, board.criterion: number})
     if any(finite(trial.scores[board.criterion]) is not None for trial in board.trials):
-        caption = "Lines: 95 % intervals, bootstrap over pairs." if any(n.interval for _, n in bars) else ""
+        caption = f"Lines: 95 % intervals, bootstrap over {units}." if any(n.interval for _, n in bars) else ""
         yield Bars("First recipes and baselines", bars, decimals, caption)
     excerpt = f"The first {MAX_TRIALS} of {len(board.trials)} recipes, and the baselines."
     caption = excerpt if len(records) < len(board.trials) else ""

@@ -1,4 +1,4 @@
-"""Read results and leaderboards; write reports as HTML pages, Markdown or pictures.
+"""Write results and leaderboards as HTML pages, Markdown or pictures.
 
 Pages load no other files, and every text is escaped.
 """
@@ -8,19 +8,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import is_dataclass
-from itertools import repeat
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING
 
 from essent._core.atomic import replacing_file
-from essent._core.lazy import needs_torch, optional_import
+from essent._core.lazy import optional_import
 from essent._core.registry import did_you_mean
-from essent.errors import DataError, EssentError, InputError
+from essent.errors import InputError
 from essent.report.gather import gather
 from essent.report.parts import (
     TEMPLATES,
@@ -29,7 +25,6 @@ from essent.report.parts import (
     Curves,
     Heat,
     Number,
-    Points,
     Report,
     Table,
     interval_text,
@@ -37,7 +32,7 @@ from essent.report.parts import (
     with_interval,
 )
 from essent.report.picture import draw_report
-from essent.tasks.result import FORMAT, Result, load_results, read_json
+from essent.tasks.result import Result
 
 if TYPE_CHECKING:
     from essent.selection.leaderboard import Leaderboard
@@ -45,86 +40,6 @@ if TYPE_CHECKING:
 SPECIAL = re.compile(r"[\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+=-]")
 TITLE = "Sentence embeddings"
 LIBRARIES = {".html": "jinja2", ".md": "", ".png": "matplotlib"}  # required per suffix
-
-
-# -- reading ----------------------------------------------------------------------------------------------------------
-
-
-def read_results(path: str | Path) -> list[Result] | Leaderboard:
-    """Read the file of `essent evaluate --json`, `essent lab minimal-pairs evaluate --json` or `essent search --json`.
-
-    Raises:
-        DataError: no such file, or another format.
-
-    Example:
-        >>> from essent import evaluate
-        >>> from essent.report import read_results
-        >>> from essent.tasks import save_results
-        >>> results = evaluate("sentence-transformers/all-MiniLM-L6-v2", ["mean"], ["duplicates.jsonl"])
-        >>> save_results(results["mean"], "evaluated.json")
-        >>> [result.task for result in read_results("evaluated.json")]
-        ['duplicates']
-    """
-    content = read_json(path)
-    kind = content.get("format") if isinstance(content, dict) else None
-    if kind == FORMAT:
-        return load_results(path)
-    with needs_torch(f"{path}: a leaderboard of essent search"):
-        from essent.selection.leaderboard import FORMAT as BOARD_FORMAT
-
-    if kind != BOARD_FORMAT:
-        raise DataError(
-            f"{path} is neither a file of results nor a leaderboard: its format is {kind!r}. Expected {FORMAT!r} or "
-            f"{BOARD_FORMAT!r}, written by evaluate, search or lab minimal-pairs evaluate with --json."
-        )
-    try:
-        return leaderboard_from(content)
-    except (EssentError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path} is not a leaderboard: {type(error).__name__}: {error}.") from None
-
-
-def leaderboard_from(values: Mapping[str, Any]) -> Leaderboard:
-    """Create a leaderboard from the values of `Leaderboard.to_dict`.
-
-    Raises:
-        KeyError, TypeError, ValueError, RecipeError: a value is missing or has another type.
-    """
-    from essent.selection.leaderboard import Leaderboard
-
-    criterion, trials = str(values["criterion"]), values["trials"]
-    best, first = values.get("best"), trials[0]["recipe"] if trials else None
-    winner = values.get("winner", first)
-    kept, winner = None if best == winner else best, None if winner == first else winner
-    board: Leaderboard = _converted(Leaderboard, {**values, "kept": kept, "winner": winner, "_source": None})
-    if not all(criterion in trial.scores for trial in board.trials):
-        raise ValueError(f"a recipe has no score by {criterion!r}")
-    return board
-
-
-def _converted(kind: Any, value: Any) -> Any:
-    """Convert a JSON value to a type of a leaderboard's fields; unknown keys of a dataclass are ignored."""
-    from essent.recipe.recipe import Recipe
-
-    origin, arguments = get_origin(kind), get_args(kind)
-    if NoneType in arguments:
-        return None if value is None else _converted(arguments[0], value)
-    if kind is Recipe:
-        return Recipe.parse(value)
-    has_fields = is_dataclass(kind)
-    if has_fields:
-        hints = get_type_hints(kind)
-        return kind(**{name: _converted(hints[name], value[name]) for name in hints if name in value})
-    if origin is tuple:
-        kinds = repeat(arguments[0], len(value)) if arguments[-1] is ... else arguments
-        return tuple(_converted(*pair) for pair in zip(kinds, value, strict=True))
-    if origin is Mapping:
-        return {str(name): _converted(arguments[1], part) for name, part in value.items()}
-    if kind is float:
-        return math.nan if value is None else float(value)
-    return value if kind is Any else kind(value)
-
-
-# -- writing ----------------------------------------------------------------------------------------------------------
 
 
 def write_report(
@@ -144,8 +59,7 @@ def write_report(
         path: file with the suffix .html, .md or .png, which sets the format; a missing folder is created.
         title: heading of the report.
         searches: leaderboards of `essent.search`, one section each.
-        comparisons: sentences for the top, such as `Evaluation.summary()`: paired differences, in the place of those
-            computed from separate intervals.
+        comparisons: sentences for the top, such as the paired differences of `Evaluation.summary()`.
 
     Raises:
         InputError: nothing to report, nothing to draw, or another suffix.
@@ -274,7 +188,7 @@ def markdown_report(report: Report) -> str:
     for section in report.sections:
         parts += [f"## {escaped(section.title)}", escaped(section.caption)]
         for block in section.blocks:
-            if not isinstance(block, (Bars, Points)):
+            if not isinstance(block, Bars):
                 parts += [f"### {escaped(block.title)}", escaped(getattr(block, "caption", "")), _grid(block)]
         parts.append(_bullet_list(section.notes))
     return "\n\n".join(filter(None, parts)) + "\n"

@@ -2,5 +2,4 @@
 
 from essent._core.lazy import lazy_names
 
-# what MTEB has saved is read without torch
 __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -36,7 +36,6 @@ from essent.recipe.types import CorpusStats
 from essent.selection.program import cut_to, without_shaping
 from essent.selection.results import Evaluation
 from essent.tasks.base import Task, TaskLike, prompt_note
-from essent.tasks.labels import LabelTask
 from essent.tasks.locate import as_task
 from essent.tasks.result import Result
 
@@ -74,7 +73,6 @@ def evaluate(
     progress: bool = False,
     cache: str | Path | None = None,
     max_seq_length: int | None = None,
-    shots: Sequence[int] = (),
     engine: str = AUTO,
     precision: str = AUTO,
     report: Callable[[str, Result], None] | None = None,
@@ -104,8 +102,6 @@ def evaluate(
             for this run only: a text that several tasks share is encoded once.
         max_seq_length: maximum number of tokens per text, template included; by default the model's own limit. The
             papers' clustering truncates at 64.
-        shots: score labelled texts also with this many labels per class: (8, 16, 64) adds "accuracy@8" and so on, each
-            the mean of ten draws.
         engine, precision: engine and precision of the model, see `essent.engine.EngineChoice`. Recipes share their
             passes in torch; in openvino and onnx, each recipe has its own graph.
         report: called with (recipe text, result) after each result.
@@ -134,7 +130,7 @@ def evaluate(
         if is_table or isinstance(values, (str, Path, Recipe)):
             raise InputError(f"{name} must be a list: use [{values!r:.60}] instead of a {type(values).__name__}.")
     parsed = list(dict.fromkeys(map(Recipe.parse, recipes)))
-    loaded_tasks = _load_tasks(tasks, data, columns, shots)
+    loaded_tasks = _load_tasks(tasks, data, columns)
     if not parsed and (fit_texts is not None or frequency_texts is not None):
         raise InputError("fit_texts and frequency_texts are used by recipes only, but recipes is empty.")
     engine_provenance = {name: chosen for name, chosen in asdict(choice).items() if chosen != AUTO}
@@ -163,10 +159,10 @@ def _named(model: ModelLike | Sequence[ModelLike], options: dict[str, Any]) -> d
     models: list[Any] = list(model) if isinstance(model, (list, tuple)) else [model]
     if not models:
         raise InputError("No models: evaluate needs at least one, for example ['bert-base-uncased'].")
-    loaded = [name_of(each) for each in models if not isinstance(each, (str, Path))]
+    loaded = [model_name(each) for each in models if not isinstance(each, (str, Path))]
     named = {}
     for number, each in enumerate(models, start=1):
-        name = name_of(each)
+        name = model_name(each)
         if isinstance(each, (str, Path)) and len(models) > 1:
             reach_model(name, options)
         named[f"{name} {number}" if loaded.count(name) > 1 else name] = each
@@ -221,26 +217,17 @@ def _open_unchanged(model: ModelLike, options: dict[str, Any], max_seq_length: i
     return choose(encoder, choice.engine, choice.precision)
 
 
-def _load_tasks(
-    tasks: Sequence[TaskLike], data: str | Path | None, columns: Mapping[str, str] | None, shots: Sequence[int]
-) -> list[Task]:
-    """Return the tasks, with accuracy with few labels as a further score of labelled texts.
+def _load_tasks(tasks: Sequence[TaskLike], data: str | Path | None, columns: Mapping[str, str] | None) -> list[Task]:
+    """Return the tasks.
 
     Raises:
-        InputError: no tasks, two with one name, or shots that are not whole numbers above 0 or lack labelled texts.
+        InputError: no tasks, or two with one name.
         DataError: a task without a test part.
     """
     loaded = [as_task(task, data, number, columns) for number, task in enumerate(tasks, start=1)]
-    if isinstance(shots, (int, str)) or any(type(shot) is not int or shot < 1 for shot in shots):
-        raise InputError(f"shots={shots!r}: must be a list of numbers of labels per class, such as [8, 16, 64].")
     if not loaded:
         raise InputError("No tasks: evaluate needs at least one, for example ['stsb'].")
     names = [task.name for task in loaded]
-    if shots and not any(isinstance(task, LabelTask) and task.scale is None for task in loaded):
-        raise InputError(
-            f"{', '.join(names)}: accuracy with few labels needs labelled texts. Add a task such as trec, or a file "
-            "with the columns text and label."
-        )
     if duplicates := [name for name in names if names.count(name) > 1]:
         raise InputError(f"Two tasks have the name {duplicates[0]!r}. Remove one, or rename its file.")
     for task in loaded:
@@ -248,12 +235,10 @@ def _load_tasks(
             raise DataError(
                 f"The task {task.name!r} has no test part to score. `search` can choose on its other parts."
             )
-    for shot in shots:
-        loaded = [task.scored_by(f"accuracy@{shot}") if isinstance(task, LabelTask) else task for task in loaded]
     return loaded
 
 
-def name_of(model: ModelLike) -> str:
+def model_name(model: ModelLike) -> str:
     """Return a model's name for provenance: its name or folder, or the type of a loaded model."""
     return str(model) if isinstance(model, (str, Path)) else type(model).__name__
 

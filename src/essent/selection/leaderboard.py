@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from essent._core.atomic import write_json
-from essent._core.display import html_block, html_lines, html_table, html_title
+from essent._core.display import TextDisplay, rendered
 from essent._core.lazy import optional_import
 from essent.encoder.encoder import Encoder
 from essent.errors import InputError
@@ -95,7 +94,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Leaderboard:
+class Leaderboard(TextDisplay):
     """The ranked recipes of a search, with the recipe that it recommends.
 
     Attributes:
@@ -190,10 +189,10 @@ class Leaderboard:
             anyway: return the leader even if it is not significantly better than the baselines.
 
         Raises:
-            InputError: the leaderboard was read from a file, or no recipe has a score.
+            InputError: the leaderboard is not the result of a search, or no recipe has a score.
         """
         if self._source is None:
-            raise InputError("A leaderboard from a file has no model. Use Encoder(model, board.best).")
+            raise InputError("This leaderboard has no model: search did not return it. Use Encoder(model, board.best).")
         model, texts, options = self._source
         encoder = Encoder(model, self.leader if anyway else self.best, **options).fit(texts)
         origin = self.provenance
@@ -285,17 +284,8 @@ class Leaderboard:
         ]
         return columns, rows
 
-    def _repr_html_(self) -> str:
-        columns, rows = self._rows(top=20)
-        last = len(columns) - 1
-        best = [line for line, cells in enumerate(rows) if cells[last] == self._best_name]
-        origin = [f"{name}: {self.provenance[name]}" for name in ("model", "data") if name in self.provenance]
-        return html_block(
-            html_title(f"{len(self.trials)} recipes by {self.criterion}"),
-            html_lines([*origin, self.verdict]),
-            html_table(columns, rows, texts=(last,), bold=itertools.product(best, range(len(columns)))),
-            html_lines([*(comparison.summary() for comparison in self.comparisons), *self.notes]),
-        )
+    def __str__(self) -> str:
+        return "\n".join([rendered(self.table()), *self.summary()])
 
     def frame(self) -> pd.DataFrame:
         """Return a data frame with one row per trial, best first, numbered from 1.

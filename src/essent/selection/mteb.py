@@ -1,6 +1,6 @@
-"""Tasks of essent for `mteb.evaluate`; reading and comparison of MTEB's saved results.
+"""Encoders and tasks of essent for `mteb.evaluate`.
 
-Source: Muennighoff et al. 2023, "MTEB: Massive Text Embedding Benchmark"; layout and interfaces are those of mteb 2.
+Source: Muennighoff et al. 2023, "MTEB: Massive Text Embedding Benchmark"; the interfaces are those of mteb 2.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from functools import cache
 from typing import Any, TypeVar
 
 from essent._core.lazy import optional_import
+from essent.encoder.pipeline.digests import digest_of, key_of
 from essent.errors import InputError
-from essent.selection.mteb_results import EVIDENCE, OWN, SPLIT, compare_mteb_results, own_name, read_mteb_results
 from essent.tasks.base import Task
 from essent.tasks.result import Result
 
-__all__ = ["as_experiment", "compare_mteb_results", "identify", "read_mteb_results", "to_mteb"]
+__all__ = ["identify", "to_mteb"]
 
 Model = TypeVar("Model")
+SPLIT = "test"
+OWN = "essent_result"  # key of the complete result among MTEB's scores
 TYPES = {  # kind of labels -> MTEB's task type
     "classification": "Classification",
     "clustering": "Clustering",
@@ -49,8 +51,6 @@ def identify(encoder: Model, name: str) -> Model:
         >>> encoder.model_card_data.model_name
         'me/minilm-static'
     """
-    from essent.encoder.pipeline.digests import digest_of, key_of  # imported here: results are read without torch
-
     if not isinstance(name, str) or not name.strip():
         raise InputError(f"name={name!r}: must be a text such as 'me/minilm-zscore'.")
     model: Any = encoder
@@ -59,36 +59,6 @@ def identify(encoder: Model, name: str) -> Model:
     revision = key_of(digest_of(model, settings), recipe, getattr(model[0], "stats", None))
     model.model_card_data.model_name, model.model_card_data.base_model_revision = name, revision
     return encoder
-
-
-def as_experiment(encoder: Any, name: str) -> Any:
-    """Return an Encoder as an MTEB model whose results are an experiment of the model `name`: one per recipe.
-
-    MTEB saves the results of all recipes under the same model, in the folder `experiments`, and lists the recipe beside
-    the model's name. The encoder is identified as by `identify`.
-
-    Args:
-        encoder: an Encoder.
-        name: "organization/model", the same for all recipes of a model.
-
-    Raises:
-        InputError: an empty name, or a model without a recipe.
-        MissingDependencyError: mteb is not installed.
-
-    Example:
-        >>> from essent import Encoder
-        >>> from essent.selection.mteb import as_experiment
-        >>> model = as_experiment(Encoder("sentence-transformers/all-MiniLM-L6-v2", "static"), "me/minilm")
-        >>> model.mteb_model_meta.experiment_kwargs
-        {'recipe': 'static'}
-    """
-    models = optional_import("mteb.models", "mteb")
-    if getattr(encoder, "recipe", None) is None:
-        raise InputError(f"as_experiment expects an Encoder, which has a recipe, not {type(encoder).__name__}.")
-    wrapper = models.SentenceTransformerEncoderWrapper(identify(encoder, name))
-    settings = {"experiment_kwargs": {"recipe": str(encoder.recipe)}}
-    wrapper.mteb_model_meta = wrapper.mteb_model_meta.model_copy(update=settings)
-    return wrapper
 
 
 # -- tasks of essent in MTEB -------------------------------------------------------------------------------------------
@@ -101,8 +71,7 @@ def to_mteb(task: Task, *, languages: Sequence[str] = ("eng-Latn",)) -> Any:
     contains any part of the data. Its type, which selects a model's prompts, is MTEB's for the kind of task, or "STS".
     Scores have names such as "spearman.all". Since MTEB uses fractions, scores of a task with a main score, which
     essent reports ×100, are divided by 100; others are unchanged. The complete result, not divided, is saved as
-    `essent_result`; `read_mteb_results` returns it. With `mteb.evaluate(…, prediction_folder=FOLDER)`, the values of
-    single examples are saved too, for `compare_mteb_results`.
+    `essent_result`; `essent.tasks.Result.from_dict` reads it.
 
     HEROS and geometry have no main score. In MTEB the main score of HEROS is `kept_closer`, one minus the mean of
     `ranked_above` (how often a meaning-preserving change is at least as similar as a meaning-altering one), that of
@@ -145,7 +114,7 @@ def _task_class() -> Any:
                 # an attribute of the task and not of the class: all tasks share one class, and `unload_data`, which
                 # would remove it, does nothing here
                 self.metadata = metadata_of(
-                    name=own_name(task.name),
+                    name=f"essent.{task.name}",
                     description=f"{task.__class__.__name__} {task.name!r} of essent, {len(texts)} texts, in memory.",
                     dataset={"path": "in-memory", "revision": task.digest()},
                     type=kind,
@@ -177,7 +146,6 @@ def _task_class() -> Any:
             hf_split: str,
             hf_subset: str,
             encode_kwargs: Mapping[str, Any],
-            prediction_folder: Any = None,
             **kwargs: Any,
         ) -> dict[str, Any]:
             def encode(texts: list[str]) -> Any:
@@ -190,11 +158,7 @@ def _task_class() -> Any:
                     **encode_kwargs,
                 )
 
-            result = self.essent_task.run(encode)
-            if prediction_folder is not None and result.evidence is not None:
-                predictions = {EVIDENCE: result.evidence.tolist()}
-                self._save_task_predictions(predictions, model, prediction_folder, hf_split, hf_subset)
-            return _scores(result)
+            return _scores(self.essent_task.run(encode))
 
         def _add_main_score(self, scores: dict[str, Any]) -> None:
             """Do nothing: the result determines the main score."""

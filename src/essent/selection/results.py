@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from essent._core.display import html_block, html_lines
+from essent._core.display import TextDisplay
 from essent._core.lazy import optional_import
 from essent._core.registry import did_you_mean
 from essent.errors import EssentError, InputError
 from essent.recipe.recipe import Recipe
 from essent.tasks.base import LabeledTask, Task
 from essent.tasks.comparison import Comparison, Scored, compare_each
-from essent.tasks.result import AVERAGE, Key, Result, few_labels_tables, results_table, row_labels, short_names
+from essent.tasks.result import AVERAGE, Key, Result, results_table, row_labels, short_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +25,7 @@ COLUMNS = ["model", "recipe", "task", "metric", "score", "low", "high", "main", 
 MAX_TASKS = 3  # that a line lists; of more, it has the number
 
 
-class Evaluation(dict[str, list[Result]]):
+class Evaluation(TextDisplay, dict[str, list[Result]]):
     """Results of models and recipes, compared example by example; `evaluate` returns it.
 
     It is a dictionary from the label of a row to its results, in the order of the tasks. The label is the recipe, with
@@ -116,8 +115,7 @@ class Evaluation(dict[str, list[Result]]):
     def summary(self, score: str = "") -> Iterator[str]:
         """Yield a heading, then a sentence per recipe compared with the first, on all tasks together or on each task.
 
-        `score` is used if all tasks have it, otherwise the main score. The last line names the tasks that cannot be
-        compared, because their results were read from files. Yields nothing with fewer than two rows.
+        `score` is used if all tasks have it, otherwise the main score. Yields nothing with fewer than two rows.
         """
         if len(self) < 2:
             return
@@ -129,12 +127,6 @@ class Evaluation(dict[str, list[Result]]):
             name = score or self._tasks[names[0]].score_names[0]
             yield f"Compared with {next(iter(self))} {where}: difference of {name} ×100 and its 95 % interval, paired."
             yield from (f"  {comparison.summary()}" for comparison in self.comparisons(task=task, score=score))
-        without_evidence = [r.task for row in self.values() for r in row if r.main is not None and r.evidence is None]
-        if uncompared := [task for task, rows in Counter(without_evidence).items() if rows > 1]:
-            yield (
-                f"No interval of the differences on {_listed(uncompared)}: the results have no scores of single "
-                "examples, so a difference may be chance."
-            )
 
     def notes(self) -> list[str]:
         """Return the distinct notes; a note that only some recipes have lists these recipes.
@@ -226,11 +218,7 @@ class Evaluation(dict[str, list[Result]]):
         return f"<{type(self).__name__}: {len(self)} row{'s' * (len(self) != 1)} on {_listed(names)}{highest}>"
 
     def __str__(self) -> str:
-        tables = [results_table(self), *few_labels_tables(self)]
-        return "\n".join([*self.summary(), *map(str, tables)])
-
-    def _repr_html_(self) -> str:
-        return html_block(html_lines(self.summary()), results_table(self)._repr_html_())
+        return "\n".join([*self.summary(), str(results_table(self))])
 
 
 def _listed(tasks: Sequence[str]) -> str:

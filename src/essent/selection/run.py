@@ -28,6 +28,7 @@ from essent.model.template import with_room
 from essent.model.weights import move
 from essent.recipe.recipe import Recipe
 from essent.selection.annotation import PRIOR, AnnotatedPairs, Annotation, choose_pairs, distinct_pairs
+from essent.selection.evaluation import model_name
 from essent.selection.label_free import TEACHER, candidate_pairs
 from essent.selection.leaderboard import Leaderboard, Trial, rank_trials
 from essent.selection.program import Program
@@ -114,7 +115,7 @@ def search(
     """
     started = machine.elapsed()
     check_size(top, "top")
-    settings = _check_settings(memory, batch_size, seed, precision, progress, work, report, options)
+    settings = _check_settings(search, memory, batch_size, seed, precision, progress, work, report, options)
     space = find_space(space)
     data_sets = _data_sets(data, folder, columns, criterion, weights, seed, check_use(use))
     tasks = [data_set.task for data_set in data_sets if data_set.task is not None]
@@ -202,7 +203,7 @@ def annotate(
         4
     """
     check_size(count, "count")
-    settings = _check_settings(memory, batch_size, seed, precision, progress, work, report, options)
+    settings = _check_settings(annotate, memory, batch_size, seed, precision, progress, work, report, options)
     space = find_space(space)
     name, task, texts, pairs = read_data(data, None)
     if task is not None:
@@ -217,16 +218,16 @@ def annotate(
     return Annotation(chosen, tuple(reasons), tuple(pairs or texts))
 
 
-def _check_settings(*settings: Any) -> SearchSettings:
+def _check_settings(function: Callable[..., Any], *settings: Any) -> SearchSettings:
     """Return checked settings.
 
     Raises:
-        InputError: a setting out of its range, or an argument of neither `search` nor SentenceTransformer.
+        InputError: a setting out of its range, or an argument of neither the function nor SentenceTransformer.
     """
     checked = SearchSettings(*settings)
-    names = [*inspect.signature(search).parameters, *inspect.signature(SentenceTransformer.__init__).parameters]
+    names = [*inspect.signature(function).parameters, *inspect.signature(SentenceTransformer.__init__).parameters]
     if unknown := [name for name in checked.options if name not in names]:
-        raise InputError(f"search has no argument {unknown[0]!r}. {did_you_mean(unknown[0], names)}")
+        raise InputError(f"{function.__name__} has no argument {unknown[0]!r}. {did_you_mean(unknown[0], names)}")
     return checked
 
 
@@ -259,14 +260,6 @@ def _data_sets(
             f"{label_free!r} ranks recipes on one data set only. Use scores by labels, or search one data set."
         )
     return data_sets
-
-
-def model_name(model: ModelLike) -> str:
-    """Return a model's name for provenance."""
-    if isinstance(model, (str, Path)):
-        return str(model)
-    size = sum(parameter.numel() for parameter in model.parameters())
-    return f"{type(model).__name__} with {size} parameters"
 
 
 # -- the passes -------------------------------------------------------------------------------------------------------

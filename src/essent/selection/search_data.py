@@ -100,8 +100,6 @@ class SearchData:
         criteria = tuple(dict.fromkeys([criterion] if isinstance(criterion, str) else criterion))
         default: tuple[str, ...] = (CRITERIA[use],)
         if task is not None:
-            for spec in criteria:
-                task = task.scored_by(spec)
             units, default = task.items(), task.score_names[:1]
             pairs = [(unit[0], unit[1]) for unit in units] if all(len(unit) == 2 for unit in units) else []
             if isinstance(task, AnnotatedPairs):

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from essent._core.types import ModelLike
+from essent.engine.choice import EngineChoice
 from essent.recipe.recipe import Recipe
 from essent.selection.evaluation import Bench
 from essent.selection.label_free import mean_rank
@@ -30,6 +31,7 @@ from essent.tasks.comparison import (
     interval,
     mean_of_data_sets,
     scores_of_parts,
+    units_of,
 )
 from essent.tasks.labels import spread_folds
 
@@ -51,7 +53,7 @@ def decide_by_labels(board: Leaderboard, scored: Sequence[Scored], listed: Seque
     leader, baselines, criterion = str(board.leader), board.baselines, board.criterion
     names = list(dict.fromkeys([leader, *listed]))
     retained = tuple(data_set.only(names) for data_set in scored)
-    units = " and ".join(dict.fromkeys(data_set.task.unit for data_set in scored))
+    units = units_of(scored)
     measurement = f"Measured by {' and '.join(dict.fromkeys(data_set.score for data_set in scored))}"
     board = replace(board, comparisons=against(retained, leader, baselines, seed), judgements=retained)
     if is_label_free(criterion):
@@ -201,10 +203,17 @@ def score_on_tests(
         return board
     recipes = list(dict.fromkeys([board.leader, *map(Recipe.parse, board.baselines)]))
     names, seed = list(map(str, recipes)), settings.seed
-    bench = Bench(model, recipes, batch_size=settings.batch_size, progress=settings.progress, options=settings.options)
+    bench = Bench(
+        model,
+        recipes,
+        batch_size=settings.batch_size,
+        progress=settings.progress,
+        options=settings.options,
+        choice=EngineChoice(precision=settings.precision),
+    )
     checks = []
     for test in tests:
-        task = test.task.scored_by(score)
+        task = test.task
         evidence = [
             task.evidence(np.asarray(vectors, np.float64), range(len(vectors)))
             for _, vectors in bench.vectors(task, fit_texts, fit_texts)

@@ -24,7 +24,7 @@ import numpy as np
 
 from essent.selection.label_free import Teacher
 from essent.selection.leaderboard import Leaderboard
-from essent.selection.topics import CLASSES, CLUSTERS, MIN_LEAD, RETRIEVAL, TOPICS, described
+from essent.selection.topics import CLASSES, CLUSTERS, MIN_LEAD, RETRIEVAL, SIMILARITY, TOPICS, USE_OF, described
 from essent.selection.verdict import NO_SCORE, add_intervals, decide
 from essent.tasks.comparison import Comparison, interval
 
@@ -51,7 +51,7 @@ TOPICS_CASES = {
 
 CASES = Path(__file__).parent / "label_free_cases.tsv"
 COMPARING_KINDS = ("pairs", "duplicates")  # kinds of labels that compare two texts; the rule was fitted on these
-NEAREST = 20  # cases by which the loss on a new one is estimated
+NEAREST = 20  # cases by which the gain on a new one is estimated
 # Logistic regression of "labels say that the first recipe is better" on the standardized level, each case weighted by
 # its difference in points: `python benchmarks/label_free_rule.py` prints these numbers.
 MEAN, SPREAD = 0.89467, 0.05473
@@ -86,10 +86,9 @@ def decide_by_teacher(
     if others and board.kept is None:
         chances = [f"{probability_of_improvement(levels[name]):.2f} that it is better than {name}" for name in others]
         sentences.append(f"The probability is {' and '.join(chances)}, {_evidence_summary()}.")
-    if use == RETRIEVAL:
-        sentences.append(f"Such choices changed retrieval by {RETRIEVAL_CASES}.")
-    elif board.baselines:
-        sentences.append(loss_summary(levels[board.baselines[0]]))
+    if board.baselines:
+        gain = measured_gain(use, levels[board.baselines[0]])
+        sentences.append(f"Worth by labels, in measured cases of such choices: {use} {gain}.")
     return replace(board, verdict=" ".join(sentences))
 
 
@@ -140,24 +139,20 @@ def _evidence_summary() -> str:
     return f"estimated from {cases} measured cases of similarity"
 
 
-def loss_summary(level: float) -> str:
-    """Describe how many points lower choices without labels scored than choices by labels, on similar models.
-
-    The loss of a case is that of the decision by the rule fitted to all other models; negative if it gained.
+def measured_gain(use: str, level: float) -> str:
+    """Describe what choices of a recipe without labels gained over `mean` in measured cases, by labels of a use.
 
     Args:
-        level: the score of `mean`, or of the first baseline, by `teacher`.
+        level: the score of the baseline by the criterion; for similarity, cases with the nearest scores count.
     """
-    losses: dict[bool, list[tuple[float, float]]] = {True: [], False: []}  # by whether two texts are compared
-    for case in measured_cases():
-        if case["baseline"] == "mean":
-            gain = float(case["gain"]) if float(case["left_out"]) >= THRESHOLD else 0.0
-            distance = abs(float(case["level"]) - level)
-            losses[case["kind"] in COMPARING_KINDS].append((distance, float(case["by_labels"]) - gain))
-    similarity, classes = np.array(losses[True]), np.array(losses[False])[:, 1]
-    nearest = similarity[np.argsort(similarity[:, 0], kind="stable")[:NEAREST], 1]
-    return (
-        f"Chosen without labels; on similar models (the {len(nearest)} nearest of {len(similarity)} measured cases), "
-        f"such choices lost {nearest.mean():.1f} ± {nearest.std():.1f} points to choices by labels; on classes and "
-        f"clusters, they lost {classes.mean():.1f} ± {classes.std():.1f}."
-    )
+    if use == RETRIEVAL:
+        return RETRIEVAL_CASES
+    gains = [
+        (abs(float(case["level"]) - level), float(case["gain"]) if float(case["left_out"]) >= THRESHOLD else 0.0)
+        for case in measured_cases()
+        if case["baseline"] == "mean" and USE_OF[case["kind"]] == use
+    ]
+    nearest = sorted(gains, key=lambda case: case[0])[:NEAREST] if use == SIMILARITY else gains
+    points = np.array([gain for _, gain in nearest])
+    worse = np.sum(points < 0)
+    return f"{points.mean():+.1f} ± {points.std():.1f} points over mean (worse in {worse} of {len(points)} cases)"

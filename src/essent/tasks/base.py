@@ -178,10 +178,6 @@ class LabeledTask(Task):
         changes: dict[str, Any] = {self.examples_in: tuple(compress(getattr(self, self.examples_in), ~excluded))}
         return replace(self, **changes)
 
-    def scored_by(self, score: str) -> Self:
-        """Return the task with an optional score added, such as "accuracy@8" for labelled texts."""
-        return self
-
     def for_choice(self) -> Self:
         """Return the task on which recipes may be chosen: without its test part."""
         return self

@@ -263,3 +263,8 @@ def compare_each(
         p = bootstrap_p(spread, units)
         comparisons.append(Comparison(first, second, difference, *interval(spread), p, criterion))
     return tuple(comparisons)
+
+
+def units_of(scored: Sequence[Scored]) -> str:
+    """Name the examples of data sets, e.g. "pairs and texts"."""
+    return " and ".join(dict.fromkeys(data_set.task.unit for data_set in scored))

@@ -153,6 +153,9 @@ def answers_from_rows(rows: Sequence[Row]) -> tuple[dict[str, str], dict[str, st
 
     Every distinct positive is a document; a query's positives are those of all its rows. A column such as `label` or
     `score` contains the relevance of a document, 0 for none. A text that is both query and document has one id.
+
+    Raises:
+        DataError: a missing column, or two relevances of one query and document.
     """
     ids: dict[str, str] = {}
     queries: dict[str, str] = {}
@@ -162,7 +165,9 @@ def answers_from_rows(rows: Sequence[Row]) -> tuple[dict[str, str], dict[str, st
         texts = [row.text(role, hint=SAME_KIND) for role in ("query", "positive")]
         query, document = (ids.setdefault(text, f"{len(ids) + 1}") for text in texts)
         queries[query], corpus[document] = texts
-        relevant.setdefault(query, {})[document] = _grade(row)
+        grade = _grade(row)
+        if relevant.setdefault(query, {}).setdefault(document, grade) != grade:
+            raise DataError(f"{row.where}: this query and this positive have a different relevance in a row above.")
     return queries, corpus, relevant
 
 

@@ -18,14 +18,13 @@ import numpy as np
 from essent._core.lazy import needs_torch
 from essent.errors import DataError, InputError
 from essent.tasks.base import LabeledTask, Scorer
-from essent.tasks.comparison import wilson, with_interval
+from essent.tasks.comparison import wilson
 from essent.tasks.examples import Example, check_classes, check_examples
 from essent.tasks.pairs import correlations, weighted_correlation
 from essent.tasks.result import Result
 
 SEED = 1111  # SentEval's
 STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0, 30.0, 100.0)  # C, for features of variance about 1
-DRAWS = 10  # training sets of a few labels
 CHOICE_FOLDS = 5
 MOST_TARGETS = 3e8  # examples × classes: 2.4 GB of targets, and logits several times
 
@@ -43,7 +42,6 @@ class LabelTask(LabeledTask):
             chooses it on the folds themselves: many times cheaper, slightly optimistic, equally for every recipe.
         strengths: values of C of scikit-learn's LogisticRegression, ascending; see `essent.tasks.probes.scaled`.
         chosen_on: whether the task is already restricted by `for_choice`.
-        shots: also train on this many examples per class (8, 16, 64), ten draws each: "accuracy@8" and so on.
 
     Example:
         >>> from essent import Encoder
@@ -62,15 +60,12 @@ class LabelTask(LabeledTask):
     folds: int = 10
     strengths: tuple[float, ...] = STRENGTHS
     nested: bool = True
-    shots: tuple[int, ...] = ()
     chosen_on: bool = False
 
     def __post_init__(self) -> None:
         check_examples(self.name, self.examples)
         if not isinstance(self.folds, int) or self.folds < 2:
             raise InputError(f"{self.name}: folds={self.folds!r}: cross-validation needs at least 2 folds.")
-        if self.shots and (self.scale is not None or any(type(shot) is not int or shot < 1 for shot in self.shots)):
-            raise InputError(f"{self.name}: shots={self.shots!r}: must be whole numbers of labels per class.")
         learned = int(self._is_learned.sum())
         if not learned:
             raise DataError(f"The task {self.name!r} has only the parts {', '.join(set(self._parts))}. Add train.")
@@ -154,31 +149,13 @@ class LabelTask(LabeledTask):
 
     @property
     def score_names(self) -> tuple[str, ...]:
-        """Accuracy, macro-F1 and accuracy with few labels; Pearson's correlation for soft targets."""
-        if self.scale is not None:
-            return ("pearson",)
-        return ("accuracy", "f1_macro", *(f"accuracy@{shot}" for shot in self.shots))
-
-    def scored_by(self, score: str) -> LabelTask:
-        """Return the task with few-label accuracy added if `score` is e.g. "accuracy@8"."""
-        name, _, shot = score.partition("@")
-        if name != "accuracy" or not shot.isdecimal() or self.scale is not None or int(shot) in self.shots:
-            return self
-        note = f"{self.name}: " * self.chosen_on + (  # results name their task themselves
-            f"accuracy@{shot} is the mean over ten training sets of {shot} labels per class; `essent evaluate --shots "
-            f"{shot}` reports it next to the accuracy with all labels."
-        )
-        return replace(self, shots=(*self.shots, int(shot)), notes=(*self.notes, note))
+        """Accuracy and macro-F1; Pearson's correlation for soft targets."""
+        return ("accuracy", "f1_macro") if self.scale is None else ("pearson",)
 
     @property
     def units(self) -> int:
         """U, the number of scored examples."""
         return int(self.is_scored.sum())
-
-    @property
-    def evidence_per_unit(self) -> int:
-        """The prediction, and the share of correct few-label predictions per `shots`."""
-        return 1 + len(self.shots)
 
     def working_bytes(self, dimensions: int) -> int:
         """Estimate the bytes of float32 rows in two bases, and of the regressions' values per example."""
@@ -211,7 +188,7 @@ class LabelTask(LabeledTask):
             return self
         chosen = replace(self, folds=min(self.folds, CHOICE_FOLDS), nested=False)
         note = (
-            f"scores with all labels are by {chosen.protocol}. `essent evaluate` scores by {self.protocol}; "
+            f"scores are by {chosen.protocol}. `essent evaluate` scores by {self.protocol}; "
             "for the same recipe the two may differ, on small data by several points."
         )
         if "train" in self._parts:
@@ -240,7 +217,7 @@ class LabelTask(LabeledTask):
     @needs_torch("A probe of labelled texts")
     def _predict(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[float]]:
         """Return the evidence (E,), probabilities (U,K) of the classes, and the chosen strengths."""
-        from essent.tasks.probes import cross_validated, held_out, predict_from_few
+        from essent.tasks.probes import cross_validated, held_out
 
         if len(self.examples[0].texts) == 2:
             first, second = np.split(np.asarray(vectors, np.float64), 2)
@@ -260,35 +237,23 @@ class LabelTask(LabeledTask):
             fit = held_out(vectors, self.targets, train, dev, folds, self.strengths)
         probabilities, strengths = fit
         predicted = probabilities.argmax(axis=1) if self.scale is None else probabilities @ self._class_values  # (N,)
-        predictions = [predicted[self.is_scored]]
-        for shot in self.shots:
-            drawn = draw_training_sets(self._labels, train, self.is_scored, shot)  # (N,DRAWS)
-            correct = predict_from_few(vectors, self.targets, drawn) == self._labels[:, None]
-            counted = ~drawn[self.is_scored]  # no set scores its own training examples
-            times = counted.sum(axis=1)  # (U,)
-            shares = (correct[self.is_scored] & counted).sum(axis=1) / np.maximum(times, 1)
-            mean = float(shares[times > 0].mean()) if (times > 0).any() else math.nan  # for examples in every draw
-            predictions.append(np.where(times > 0, shares, mean))
-        return np.concatenate(predictions), probabilities[self.is_scored], strengths
+        return predicted[self.is_scored], probabilities[self.is_scored], strengths
 
     def scorer(self, evidence: np.ndarray, score: str) -> Scorer:
         """Return macro-F1, Pearson's correlation or an accuracy ×100 in draws of the scored examples."""
         gold = self._gold
         if score == "f1_macro":
-            classes, predicted = len(self._all_classes), self.values(evidence, score).astype(np.int64)
+            classes, predicted = len(self._all_classes), evidence.astype(np.int64)
             return lambda counts: np.stack([f1_macro(gold, row, counts, classes) for row in predicted])
         if score == "pearson":
-            values = self.values(evidence, score)
             return lambda counts: (
-                100 * np.stack([weighted_correlation(row[None], gold[None], counts) for row in values])
+                100 * np.stack([weighted_correlation(row[None], gold[None], counts) for row in evidence])
             )
         return super().scorer(evidence, score)
 
     def values(self, evidence: np.ndarray, score: str) -> np.ndarray:
-        """Return per example (R,U) how often its prediction is correct, or the predicted class or expected score."""
-        number = 1 + self.shots.index(int(score.partition("@")[2])) if "@" in score else 0
-        values = evidence[:, number * self.units : (number + 1) * self.units]
-        return (values == self._gold).astype(np.float64) if score == "accuracy" else values
+        """Return whether each prediction is correct."""
+        return np.asarray(evidence == self._gold, np.float64)
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         if not self.units:
@@ -296,9 +261,8 @@ class LabelTask(LabeledTask):
         evidence, probabilities, strengths = self._predict(vectors[list(rows)])
         gold, notes = self._gold, list[str]()
         if self.scale is None:
-            metrics = {"accuracy": share(evidence[: self.units] == gold)}
+            metrics = {"accuracy": share(evidence == gold)}
             metrics["f1_macro"] = {"all": float(self.scores(evidence[None], "f1_macro")[0])}
-            metrics |= {name: with_interval(self, evidence, name) for name in self.score_names if "@" in name}
             if unseen := [self._all_classes[label] for label in np.unique(gold) if label >= len(self.classes)]:
                 notes = [f"Classes without training examples, always wrong: {', '.join(unseen)}."]
         else:
@@ -338,24 +302,6 @@ def spread_folds(
     fold[representatives] = np.arange(len(representatives)) % folds
     fold[shuffled] = fold[first_of_group]
     return fold
-
-
-def draw_training_sets(classes: np.ndarray, learned: np.ndarray, tested: np.ndarray, shot: int) -> np.ndarray:
-    """Draw ten training sets of `shot` examples per class: masks (N,DRAWS).
-
-    All of a smaller class is drawn, and at most half of a class whose examples are tested too.
-    """
-    drawn = np.zeros((len(classes), DRAWS), dtype=bool)
-    sizes, tested_sizes = (
-        np.bincount(classes[mask], minlength=int(classes.max()) + 1) for mask in (learned, learned & tested)
-    )
-    limits = np.where(tested_sizes > 0, np.minimum(shot, np.maximum(sizes // 2, 1)), shot)  # (C,)
-    for draw in range(DRAWS):
-        shuffled = np.random.default_rng([SEED, shot, draw]).permutation(np.flatnonzero(learned))
-        order = shuffled[np.argsort(classes[shuffled], kind="stable")]
-        starts = np.searchsorted(classes[order], classes[order])
-        drawn[order[np.arange(len(order)) - starts < limits[classes[order]]], draw] = True
-    return drawn
 
 
 def f1_macro(gold: np.ndarray, predicted: np.ndarray, counts: np.ndarray, classes: int) -> np.ndarray:

@@ -228,7 +228,7 @@ def scorer(data: Any, score: str = "", folder: str | Path | None = None) -> Task
         >>> GridSearchCV(transformer, grid, scoring=by_pairs, cv=everything).fit(texts).best_params_
         {'recipe': 'mean'}
     """
-    task = load_labelled(data, folder).scored_by(score).for_choice()
+    task = load_labelled(data, folder).for_choice()
     if score and score not in task.score_names:
         known = list(task.score_names)
         raise UnknownNameError(f"{task.name} ({task.kind}) has no score {score!r}. {did_you_mean(score, known)}")

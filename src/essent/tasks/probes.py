@@ -111,17 +111,6 @@ def held_out(
     return as_probabilities(logits), [strengths[best[0]]]
 
 
-def predict_from_few(vectors: np.ndarray, targets: np.ndarray, used: np.ndarray, strength: float = 1.0) -> np.ndarray:
-    """Predict the class index of every row from each of B small training sets: (N,B).
-
-    There are too few labels to choose the strength: it is scikit-learn's default, as in SetFit's few-label probes.
-
-    Args:
-        used: (N,B), masks of the training sets.
-    """
-    return as_classes(next(logits_by_strength(scaled(vectors), targets, used, (strength,))))
-
-
 def _best(
     fits: Iterator[np.ndarray],
     targets: np.ndarray,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import platform
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from essent._core.atomic import write_json
-from essent._core.display import html_block, html_lines, html_table, html_title
+from essent._core.display import TextDisplay, rendered
 from essent.errors import DataError, InputError
 
 if TYPE_CHECKING:
@@ -75,16 +74,9 @@ class Result:
         metric, subset = self.main
         return self.metrics[metric][subset]
 
-    def _repr_html_(self) -> str:
-        digits = 3 if self.main is None else 2
-        metadata = {name: self.provenance[name] for name in ("recipe", "model") if self.provenance.get(name)}
-        return html_block(
-            html_title(self.task if self.main is None else f"{self.task}: {self.main_score:.2f}"),
-            html_lines(f"{name}: {value}" for name, value in metadata.items()),
-            _grid("", self.metrics, digits),
-            _grid("subset", self.subsets, digits) if self.subsets else "",
-            html_lines(self.notes),
-        )
+    def __repr__(self) -> str:
+        scores = ", ".join(self.metrics) if self.main is None else f"{self.main[0]} {self.main_score:.2f}"
+        return f"<{type(self).__name__}: {scores} on {self.task}, n={self.n}>"
 
     def with_provenance(self, **extra: Any) -> Result:
         """Return a copy with values added to its provenance, e.g. recipe="ditto:1-10", model=…."""
@@ -119,13 +111,6 @@ class Result:
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"Not a result of essent: {type(error).__name__}: {error}.") from None
         return result
-
-
-def _grid(corner: str, scores: Mapping[str, Mapping[str, float]], digits: int) -> str:
-    """Format scores by name and key as an HTML table."""
-    keys = dict.fromkeys(key for row in scores.values() for key in row)
-    rows = [[name, *(_figure(row.get(key), digits * (key != "n")) for key in keys)] for name, row in scores.items()]
-    return html_table([corner, *keys], rows)
 
 
 def _figure(score: float | None, digits: int, absent: str = "") -> str:
@@ -188,28 +173,22 @@ def load_results(path: str | Path) -> list[Result]:
         >>> [(result.task, round(result.main_score)) for result in load_results("loaded-results.json")]
         [('duplicates', 100)]
     """
-    content = read_json(path)
-    stated_format = content.get("format") if isinstance(content, dict) else None
-    if stated_format != FORMAT or not isinstance(content.get("results"), list):
-        raise DataError(f"{path} is not a file of results: its format is {stated_format!r}. Expected {FORMAT!r}.")
     try:
-        return [Result.from_dict(values) for values in content["results"]]
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from None
-
-
-def read_json(path: str | Path) -> Any:
-    """Read a JSON file of results.
-
-    Raises:
-        DataError: no such file, or not JSON.
-    """
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"Cannot read the results {path}: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:  # not UTF-8, not JSON
         raise DataError(f"{path} is not a JSON file: {error}.") from None
+    stated_format = content.get("format") if isinstance(content, dict) else None
+    if stated_format != FORMAT or not isinstance(content.get("results"), list):
+        raise DataError(
+            f"{path} is not a file of results: its format is {stated_format!r}. Expected {FORMAT!r}, "
+            "which `save_results` and `essent evaluate --json` write."
+        )
+    try:
+        return [Result.from_dict(values) for values in content["results"]]
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 # -- names of rows -----------------------------------------------------------------------------------------------------
@@ -249,11 +228,16 @@ AVERAGE = "avg"
 OWN = " · "  # separates a task without a main score from the name of one of its scores
 BESIDE = 3  # tasks; with more, the interval is below the score, so that seven tasks fit into 80 characters
 AVERAGES = ("all", "mean", "wmean")
-SPELLED = {"ndcg@10": "nDCG@10", "mrr@10": "MRR@10", "f1_macro": "Macro-F1", "v_measure": "V-measure"}
+SPELLINGS = {"ndcg@10": "nDCG@10", "mrr@10": "MRR@10", "f1_macro": "Macro-F1", "v_measure": "V-measure"}
+
+
+def spelled(score: str) -> str:
+    """Return the name of a score in titles."""
+    return SPELLINGS.get(score, score.replace("_", " ").capitalize())
 
 
 @dataclass(frozen=True)
-class ResultsTable:
+class ResultsTable(TextDisplay):
     """A table of scores: `rows[label][column]`, None without a result; created by `results_table`.
 
     If several columns have the same metric, the last column is "avg", their unweighted mean; None for incomplete rows.
@@ -300,22 +284,7 @@ class ResultsTable:
         return table
 
     def __str__(self) -> str:
-        from rich.console import Console
-
-        stream = io.StringIO()
-        Console(file=stream, width=1000, color_system=None).print(self.render())
-        return "\n".join(map(str.rstrip, stream.getvalue().splitlines()))
-
-    def _repr_html_(self) -> str:
-        rows = [[label, *(self.cell(label, column) for column in self.columns)] for label in self.rows]
-        bold = [
-            (row, number)
-            for row, label in enumerate(self.rows)
-            for number, column in enumerate(self.columns, start=1)
-            if self.is_best(label, column)
-        ]
-        columns = ["", *(column.replace(OWN, "\n") for column in self.columns)]
-        return html_block(html_title(self.title), html_table(columns, rows, bold=bold))
+        return rendered(self.render())
 
 
 def results_table(
@@ -345,10 +314,10 @@ def results_table(
         >>> table.columns, list(table.rows)
         (('duplicates',), ['mean', 'cls'])
     """
-    if average not in AVERAGES or (metric not in ("main", *SCORE_NAMES) and not metric.startswith("accuracy@")):
+    if average not in AVERAGES or metric not in ("main", *SCORE_NAMES):
         raise InputError(
-            f"No such score: metric={metric!r}, average={average!r}. metric must be main, {', '.join(SCORE_NAMES)} or "
-            f"accuracy@8; average must be {', '.join(AVERAGES)}."
+            f"No such score: metric={metric!r}, average={average!r}. metric must be main or one of "
+            f"{', '.join(SCORE_NAMES)}; average must be {', '.join(AVERAGES)}."
         )
     metrics: dict[str, str] = {}  # by column
     rows: dict[str, dict[str, float | None]] = {}
@@ -364,7 +333,7 @@ def results_table(
                     widths[label][column] = width
     rows = {label: {column: row.get(column) for column in metrics} for label, row in rows.items()}
     named = dict.fromkeys(name for column, name in metrics.items() if OWN not in column)
-    title = ", ".join(SPELLED.get(name, name.replace("_", " ").capitalize()) for name in named)
+    title = ", ".join(map(spelled, named))
     title += " ×100" if named else ""
     title += " ± 95 % interval" if any(widths.values()) else ""
     title += f", {average}" if named and average != "all" else ""
@@ -373,13 +342,6 @@ def results_table(
         scores = [score for score in by_column.values() if score is not None]
         by_column[AVERAGE] = math.fsum(scores) / len(scores) if len(scores) == len(metrics) else None
     return ResultsTable((*metrics, *[AVERAGE] * has_average), rows, title, widths)
-
-
-def few_labels_tables(results: Mapping[str, Iterable[Result]]) -> list[ResultsTable]:
-    """Return one table per number N of few labels per class; none if no result has an "accuracy@N"."""
-    results = {label: list(label_results) for label, label_results in results.items()}
-    metrics = dict.fromkeys(name for row in results.values() for result in row for name in result.metrics)
-    return [results_table(results, metric=name) for name in metrics if name.startswith("accuracy@")]
 
 
 def _columns(result: Result, metric: str, average: str) -> Iterator[tuple[str, str, float, float]]:

@@ -125,10 +125,6 @@ class RetrievalTask(LabeledTask):
             itself = query if self.ignore_identical_ids and query not in self.relevant[query] else None
             ranked = [ids[index] for index in indices if ids[index] != itself]
             run[query] = {document: float(-rank) for rank, document in enumerate(ranked[:DEPTH])}
-        return self.evidence_of_run(run)
-
-    def evidence_of_run(self, run: Mapping[str, Mapping[str, float]]) -> np.ndarray:
-        """Compute each score of each query (scores·Q,) from similarities by query and document."""
         pytrec_eval = optional_import("pytrec_eval", "retrieval")
         labels = {query: dict(self.relevant[query]) for query in self.queries}
         evaluator = pytrec_eval.RelevanceEvaluator(labels, {"ndcg_cut.10", "recip_rank", "recall.10,100"})

@@ -102,7 +102,7 @@ def evaluate(
     results_by_label = {label: result for label, (result,) in scores.items()}
     write_json_file(json_file, partial(save_results, results_by_label.values()))
     if report is not None:
-        write_page(list(results_by_label.values()), [], report)
+        write_page(list(results_by_label.values()), report)
     console = results(json_file)
     console.print(similarity_table(results_by_label))
     console.print("Synonym and typo preserve the meaning, the others change it. Comparisons:")

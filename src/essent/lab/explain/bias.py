@@ -28,7 +28,7 @@ from essent.model.loading import open_model, read_capabilities
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import Vocabulary, count_tokens, text_ids
 from essent.report.parts import shortened
-from essent.selection.evaluation import Bench, name_of
+from essent.selection.evaluation import Bench, model_name
 from essent.tasks.base import Task
 from essent.tasks.geometry import average_cosine
 from essent.tasks.locate import load_task
@@ -212,7 +212,7 @@ def token_bias(
     tables = {"input word embeddings": table, **_untied_table(backbone, table)}
     maps = tuple(token_map(name, rows, backbone.vocabulary, counts) for name, rows in tables.items())
     if texts is None and not scored:
-        return BiasReport(name_of(model), maps, (), 0)
+        return BiasReport(model_name(model), maps, (), 0)
     cosines = [math.nan] * len(RECIPES)
     scores: list[dict[str, float]] = [{} for _ in RECIPES]
     bench = Bench(shell, list(map(Recipe.parse, RECIPES)), batch_size=batch_size, progress=progress, options={})
@@ -224,7 +224,7 @@ def token_bias(
         for number, (_, vectors) in enumerate(bench.vectors(task.texts(), None, None)):
             scores[number][task.name] = task.score_vectors(vectors).main_score
     rows = map(SentenceAnisotropy, RECIPES, cosines, scores)
-    return BiasReport(name_of(model), maps, tuple(rows), len(texts or []))
+    return BiasReport(model_name(model), maps, tuple(rows), len(texts or []))
 
 
 def token_map(name: str, table: np.ndarray, vocabulary: Vocabulary, counts: np.ndarray | None) -> TokenMap:

@@ -30,7 +30,7 @@ from essent.lab.minimal_pairs.english import negate, part_of_speech, replace_wor
 from essent.lab.minimal_pairs.parsing import Doc, Parser, UnsuitableError, attempt, is_word, make_typo, text_of
 from essent.lab.minimal_pairs.resources import misspellings
 from essent.recipe.recipe import Recipe
-from essent.selection.evaluation import name_of
+from essent.selection.evaluation import model_name
 from essent.tasks.base import unit_rows
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def explain_pair(
         encoder = model if isinstance(model, SentenceTransformer) else open_as_it_is(model, options)
     if fit_texts is not None:
         if not isinstance(encoder, Encoder):
-            raise InputError(f"fit_texts: no recipe describes {name_of(model)}. Pass a recipe, such as 'mean'.")
+            raise InputError(f"fit_texts: no recipe describes {model_name(model)}. Pass a recipe, such as 'mean'.")
         encoder.fit(fit_texts)
     copies, notes = _copies(pair)
     vectors = encoder.encode([*pair, *(text for _, _, text in copies)], show_progress_bar=False)
@@ -235,7 +235,7 @@ def explain_pair(
         changes.append(PairChange(number, kind, text, other, other - cosine, own))
     calibration = getattr(encoder, "calibration", None)
     return PairExplanation(
-        model=name_of(model),
+        model=model_name(model),
         recipe=str(encoder.recipe) if isinstance(encoder, Encoder) else "as saved",
         first=pair[0],
         second=pair[1],

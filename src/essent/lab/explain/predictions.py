@@ -24,7 +24,7 @@ from essent.recipe.named import MASK, TOKENS_SLOT
 from essent.recipe.recipe import Recipe, read_field
 from essent.recipe.tokens.ids import Vocabulary, batches, framed_ids, pad
 from essent.recipe.types import RequiredOutputs
-from essent.selection.evaluation import name_of
+from essent.selection.evaluation import model_name
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -153,7 +153,7 @@ def mask_predictions(
     if denoised and filled.count(TOKENS_SLOT) == 2:
         raise RecipeError(f"The template {filled!r} repeats the text: use denoised=False.")
     if not read_capabilities(model, options).mlm_head:
-        raise ModelError(f"{name_of(model)} {NO_HEAD}.")
+        raise ModelError(f"{model_name(model)} {NO_HEAD}.")
     backbone = backbone_of(model, recipe, **options)
     head = backbone.mlm_head
     assert head is not None  # noqa: S101 — its capabilities have it

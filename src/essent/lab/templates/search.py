@@ -19,8 +19,9 @@ from essent.model.template import check_room, make_frame
 from essent.recipe.named import MASK
 from essent.recipe.sources.layers import parse_mix, reads_mlm_head
 from essent.recipe.templates import templates_of
+from essent.selection.evaluation import model_name
 from essent.selection.leaderboard import Leaderboard, rank_trials
-from essent.selection.run import BASELINES, model_name, search
+from essent.selection.run import BASELINES, search
 from essent.selection.search_data import SearchData, SearchSettings, held_out
 from essent.selection.space import Grammar as Grammar  # a public name of this package
 from essent.selection.space import Grid, Space, read_yaml
@@ -196,7 +197,7 @@ def search_templates(
     template = grammar.fill(chosen)
     board = _merge_steps(boards, template, shell, data, settings)
     board = replace(board, provenance={**board.provenance, "model": model_name(model)})
-    shared = {name: settings[name] for name in ("batch_size", "seed", "progress") if name in settings}
+    shared = {name: settings[name] for name in ("batch_size", "seed", "precision", "progress") if name in settings}
     board = score_on_tests(board, shell, tests, SearchSettings(**shared), board.criterion, search_data.texts)
     return TemplateSearch(template, tuple(steps), board)
 
