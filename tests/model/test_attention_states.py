@@ -15,10 +15,9 @@ from transformers import AutoModel, PreTrainedModel, T5EncoderModel
 
 import essent
 from essent import Encoder, EncoderTransformer
-from essent.encoder.pipeline.cache import KeptStates, PooledCache, StatesStore
 from essent.errors import RecipeError, UnsupportedRecipeError
 from essent.model.attention import _note_projection
-from essent.model.loading import load, open_model
+from essent.model.loading import open_model
 from essent.recipe.sources.layers import resolve
 from essent.selection.run import run_passes
 from essent.selection.search_data import SearchData, SearchSettings
@@ -178,17 +177,6 @@ def test_search_scores_the_vectors_of_single_encoders(model_folder: Folders) -> 
         encoder = Encoder(folder, recipe, device="cpu").fit(firsts + seconds)
         first, second = (encoder.encode(texts, normalize_embeddings=True) for texts in (firsts, seconds))
         np.testing.assert_allclose(cosines, (first * second).sum(axis=1), atol=2e-5, err_msg=recipe)
-
-
-@pytest.mark.parametrize("recipe", ["layers=value:2", "template=T0+T4 weights=mask"])
-def test_cached_states_are_not_used(recipe: str, bert: Path) -> None:
-    shell = open_model(str(bert), {"device": "cpu"})
-    encoder = Encoder(shell, recipe)
-    expected = encoder.encode(TEXTS)
-    encoder.states = KeptStates(load(shell, [encoder.recipe], {}).backbone, StatesStore(2**24))
-    for _ in range(3):
-        encoder.cache = PooledCache()
-        assert_same(encoder.encode(TEXTS), expected)
 
 
 # -- bad input ------------------------------------------------------------------------------------------
