@@ -86,7 +86,6 @@ pictures: $(INSTALLED)  ## draw the gallery's pictures again, in docs/images
 bench: $(INSTALLED)  ## time against the named peers; fails if slower than benchmarks/ratios.json: make bench [ROUNDS=5] [DATA=DIR]
 	$(BIN)/python benchmarks/run_all.py $(if $(ROUNDS),--rounds $(ROUNDS))
 	$(if $(DATA),$(BIN)/python benchmarks/heads.py --data "$(DATA)/classification/cr.jsonl")
-	$(if $(DATA),$(BIN)/python benchmarks/grid_search.py --data "$(DATA)/classification/trec.train.jsonl")
 	$(if $(DATA),$(BIN)/python benchmarks/suite.py --data "$(DATA)")
 
 release:  ## build what a release publishes, check it, and try the README with the wheel in an empty environment

@@ -28,7 +28,7 @@ def main() -> None:
     """Check, and print sizes and times."""
     site = Path(essent.__file__).parents[1]
     assert "site-packages" in site.parts, f"{site}: install the wheel"
-    present = [name for name in IN_TORCH[:4] if importlib.util.find_spec(name)]
+    present = [name for name in IN_TORCH if importlib.util.find_spec(name)]
     assert not present, f"{present} are installed: this is no slim environment"
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)

@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
-from command_line import error, read_json, run, write_pairs, write_rows
+from command_line import error, run, write_pairs, write_rows
 from essent import evaluate
 from essent.tasks.result import load_results
 from families import Folders

@@ -6,10 +6,8 @@ import os
 import stat
 import subprocess
 import sys
-import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,14 +48,6 @@ def any_system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     if request.param == "rename":
         monkeypatch.setattr(atomic, "_exchange", lambda new, old: False)
     return str(request.param)
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that every user can reach; pytest's own are private."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
 
 
 def dead_process() -> int:
@@ -136,29 +126,6 @@ def test_without_exchange_an_error_restores_the_old_folder(tmp_path: Path, monke
     assert tree(tmp_path) == {"folder/a": "old"}
 
 
-def test_two_threads_on_a_folder_leave_it_whole(tmp_path: Path) -> None:
-    path, failed = tmp_path / "folder", []
-
-    def write(text: str) -> None:
-        try:
-            for _ in range(20):
-                with replacing_folder(path) as temporary:
-                    fill(temporary, a=text, b=text)
-        except BaseException as error:
-            failed.append(error)
-            raise
-
-    threads = [threading.Thread(target=write, args=(text,)) for text in "xy"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed
-    content = tree(tmp_path)
-    assert set(content) == {"folder/a", "folder/b"}
-    assert len(set(content.values())) == 1
-
-
 # -- what is kept -----------------------------------------------------------------------------------------------------
 
 
@@ -179,18 +146,6 @@ def test_carried_entries_stay_and_are_not_copied(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["run"]
 
 
-def test_carried_entries_are_copied_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(1, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", refuse)
-    path = fill(tmp_path / "run", a="old")
-    fill(path / "deep" / "deeper", b="kept")
-    with replacing_folder(path, carried=["deep"]):
-        pass
-    assert tree(path) == {"deep/deeper/b": "kept"}
-
-
 def test_links_are_followed(tmp_path: Path) -> None:
     real = fill(tmp_path / "real", file="old")
     fill(real / "folder", a="old")
@@ -206,17 +161,7 @@ def test_links_are_followed(tmp_path: Path) -> None:
     assert tree(real) == {"file": "new", "later": "made", "folder/a": "new"}
 
 
-def test_a_circle_of_links_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a").symlink_to(tmp_path / "b")
-    (tmp_path / "b").symlink_to(tmp_path / "a")
-    with pytest.raises(DataError, match="circle"):
-        write_text(tmp_path / "a", "text")
-    assert (tmp_path / "a").is_symlink()
-
-
-@pytest.mark.parametrize(
-    "name", ["a.tar.gz", ".hidden", "Ünïcödé 数据.json", "a'b\nc.md", "a" * 250 + ".json", "数" * 85]
-)
+@pytest.mark.parametrize("name", ["Ünïcödé 数据.tar.gz", "数" * 85])
 def test_names(tmp_path: Path, name: str) -> None:
     """Suffixes stay, whatever the length; further files of a writer go with leftovers of killed runs."""
     leftover_of(tmp_path / name, dead_process()).write_text("half", "utf-8")
@@ -239,26 +184,15 @@ def test_json_has_no_nan_and_text_keeps_its_line_ends(tmp_path: Path) -> None:
 
 
 @posix
-def test_new_paths_follow_the_umask_and_old_paths_keep_their_mode(tmp_path: Path) -> None:
-    def modes() -> list[int]:
-        return [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("file", "folder", "folder/inside")]
-
-    def write() -> None:
-        write_text(tmp_path / "file", "text")
-        with replacing_folder(tmp_path / "folder") as temporary:
-            fill(temporary, inside="text")
-            (temporary / "inside").chmod(0o600)  # as safetensors writes files
-
-    before = os.umask(0o027)
-    try:
-        write()
-        assert modes() == [0o640, 0o750, 0o640]
-        (tmp_path / "file").chmod(0o600)
-        (tmp_path / "folder").chmod(0o700)
-        write()
-        assert modes() == [0o600, 0o700, 0o640]
-    finally:
-        os.umask(before)
+def test_private_paths_stay_private(tmp_path: Path) -> None:
+    write_text(tmp_path / "file", "old")
+    fill(tmp_path / "folder", inside="old")
+    (tmp_path / "file").chmod(0o600)
+    (tmp_path / "folder").chmod(0o700)
+    write_text(tmp_path / "file", "new")
+    with replacing_folder(tmp_path / "folder") as temporary:
+        fill(temporary, inside="new")
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("file", "folder")] == [0o600, 0o700]
 
 
 # -- what killed runs leave -------------------------------------------------------------------------------------------
@@ -373,49 +307,23 @@ def test_devices_and_pipes_are_not_replaced(tmp_path: Path) -> None:
         assert not path_.is_file()
 
 
-@posix
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_read_only_paths_are_named(open_folder: Path) -> None:
-    """In a child that is not root: root may write everywhere."""
-    fill(open_folder, file="text")
-    (open_folder / "folder").mkdir()
-    (open_folder / "writable").mkdir()
-    fill(open_folder / "writable", file="mine")
-    (open_folder / "writable").chmod(0o777)
-    (open_folder / "writable" / "file").chmod(0o444)
-    (open_folder / "folder").chmod(0o555)
-
-    def refused() -> None:
-        for path_ in ("folder/new", "folder/far/new", "new", "writable/file"):
-            with pytest.raises(DataError, match=r"is read-only. Make it writable"), replacing_file(open_folder / path_):
-                pass
-        for path_ in ("folder/new", "new", "folder"):
-            with pytest.raises(DataError, match=r"is read-only"), replacing_folder(open_folder / path_):
-                pass
-        with pytest.raises(DataError, match=r"is read-only"):
-            require_writable(open_folder / "folder", inside=True)
-        require_writable(open_folder / "writable", inside=True)
-        write_text(open_folder / "writable" / "new", "text")
-
-    if os.geteuid() != 0:
-        open_folder.chmod(0o555)
-        try:
-            refused()
-        finally:
-            open_folder.chmod(0o755)
-        return
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setuid(65_534)
-            refused()
-            os._exit(0)
-        except BaseException:
-            import traceback
-
-            traceback.print_exc()
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+def test_read_only_paths_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, read_only = fill(tmp_path / "folder", file="text"), set[Path]()
+    monkeypatch.setattr(os, "access", lambda path_, _: path_ not in read_only)  # root may write everywhere
+    read_only.add(folder / "file")
+    with pytest.raises(DataError, match=r"file is read-only\. Make it writable"):
+        write_text(folder / "file", "new")
+    read_only.add(folder)
+    with pytest.raises(DataError, match=r"folder is read-only\. Make it writable"):
+        write_text(folder / "new", "new")
+    for path_ in (folder, folder / "far" / "new"):
+        with pytest.raises(DataError, match=r"folder is read-only"), replacing_folder(path_):
+            pass
+    with pytest.raises(DataError, match=r"folder is read-only"):
+        require_writable(folder, inside=True)
+    read_only.symmetric_difference_update({folder, tmp_path})
+    require_writable(folder, inside=True)
+    assert tree(tmp_path) == {"folder/file": "text"}
 
 
 # -- to the disk ------------------------------------------------------------------------------------------------------

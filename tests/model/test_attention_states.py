@@ -14,10 +14,8 @@ from transformers import PreTrainedModel
 
 import essent
 from essent import Encoder, EncoderTransformer
-from essent.encoder.pipeline.cache import KeptStates, PooledCache, StatesStore
 from essent.errors import RecipeError, UnsupportedRecipeError
 from essent.model.attention import _note_projection
-from essent.model.loading import load, open_model
 from essent.recipe.sources.layers import resolve
 from essent.selection.space import Grid, Space
 from families import Folders
@@ -141,17 +139,6 @@ def test_saved_folders_load_in_sentence_transformers(bert: Path, tmp_path: Path)
     assert_same(Encoder(str(tmp_path / "saved"), device="cpu").encode(TEXTS), expected)
     stock = SentenceTransformer(str(tmp_path / "saved"), device="cpu", trust_remote_code=True)
     assert_same(stock.encode(TEXTS), expected)
-
-
-@pytest.mark.parametrize("recipe", ["layers=value:2", "template=T0+T4 weights=mask"])
-def test_cached_states_are_not_used(recipe: str, bert: Path) -> None:
-    shell = open_model(str(bert), {"device": "cpu"})
-    encoder = Encoder(shell, recipe)
-    expected = encoder.encode(TEXTS)
-    encoder.states = KeptStates(load(shell, [encoder.recipe], {}).backbone, StatesStore(2**24))
-    for _ in range(3):
-        encoder.cache = PooledCache()
-        assert_same(encoder.encode(TEXTS), expected)
 
 
 # -- bad input ------------------------------------------------------------------------------------------

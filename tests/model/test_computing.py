@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +75,16 @@ def test_only_what_a_gradient_needs_is_saved(frozen: str, saved: tuple[int, ...]
     outputs.sum().backward()
     assert (inputs.grad is None) == (frozen == "inputs")
     assert all((parameter.grad is None) == (frozen == "weight") for parameter in layer.parameters())
+
+
+@NEEDED
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad])
+def test_tangents_pass(mode: Callable[[], AbstractContextManager[None]], layer: nn.Linear) -> None:
+    tangents = NUMBERS.flip(0)
+    with mode(), OneDNNLinear():
+        outputs, derivatives = torch.func.jvp(layer, (NUMBERS,), (tangents,))
+    torch.testing.assert_close(outputs, layer(NUMBERS))
+    torch.testing.assert_close(derivatives, tangents @ layer.weight.T)
 
 
 def test_only_plain_float32_on_the_cpu_is_replaced(layer: nn.Linear, monkeypatch: pytest.MonkeyPatch) -> None:

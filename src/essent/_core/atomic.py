@@ -178,8 +178,8 @@ def _runs(process: int) -> bool:
         os.kill(process, 0)  # no signal is sent
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:
-        return True  # the process belongs to another user
+    except OSError:  # the process belongs to another user
+        pass
     return True
 
 

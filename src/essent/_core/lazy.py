@@ -11,7 +11,7 @@ from typing import Any
 
 from essent.errors import MissingDependencyError
 
-IN_TORCH = ("torch", "transformers", "sentence_transformers", "sklearn", "filelock")  # of the extra `torch`
+IN_TORCH = ("torch", "transformers", "sentence_transformers", "sklearn")  # of the extra `torch`
 
 
 def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:

@@ -25,7 +25,7 @@ from essent._core.hub import folder_of, reach_model
 from essent._core.texts import check_texts, distinct_texts, repeat_in_place, require_finite, texts_to_fit
 from essent._core.types import ModelLike, NamesItsModel, TextsLike
 from essent.encoder.calibrated import CalibratedTransformer
-from essent.encoder.pipeline.cache import KeptStates, PooledCache
+from essent.encoder.pipeline.cache import PooledCache
 from essent.encoder.pipeline.digests import digest_of, digest_of_backbone, key_of
 from essent.encoder.pipeline.late import encode_chunks as _encode_chunks
 from essent.encoder.pipeline.module import RecipeModule
@@ -55,7 +55,6 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
 
     Attributes:
         cache: stores pooled vectors by weights, recipe, counts and text, so that another shaping needs no pass.
-        states: with a cache, stores hidden states in memory, so that other weights and layers need no pass either.
         chosen: how its recipe was chosen, lines for the model card.
 
     Raises:
@@ -85,7 +84,6 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         super().__init__(modules=[module], **{**settings, **overrides})
         self.calibration = calibration
         self.cache: PooledCache | None = None
-        self.states: KeptStates | None = None
         self.chosen: tuple[str, ...] = ()
         self._origin = str(id(model)) if name is None else f"{name} {options.get('revision')}"
         short = type(model).__name__ if name is None else Path(name).name
@@ -282,17 +280,14 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
     def _cached_vectors(
         self, cache: PooledCache, texts: list[str], batch_size: int, progress: bool, device: torch.device
     ) -> torch.Tensor:
-        """Return pooled vectors (N,K) float32 on the CPU, from the cache, from cached states, or from a pass."""
-        module, states = self.module, self.states
+        """Return pooled vectors (N,K) float32 on the CPU, from the cache or from a pass."""
+        module = self.module
         recipe = replace(module.recipe, shaping=())
         stats = module.stats if module.plan.reads_stats else None
         key = key_of(digest_of_backbone(module.backbone) + module.plan.rows_digest, recipe.digest(), stats)
 
-        compute = partial(self._vectors, batch_size=batch_size, progress=progress, shape=False, device=device)
-
         def pool(missing: list[str]) -> list[np.ndarray]:
-            vectors = compute(missing) if states is None else states.pool(module, missing, batch_size, compute)
-            return [vectors.cpu().numpy()]
+            return [self._vectors(missing, batch_size, progress, shape=False, device=device).numpy()]
 
         return torch.from_numpy(cache.vectors([key], [module.plan.width], texts, pool)[0])
 

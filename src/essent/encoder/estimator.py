@@ -17,9 +17,9 @@ from essent._core.folders.contents import is_essent_folder, is_exported_folder
 from essent._core.texts import check_texts, texts_to_fit
 from essent._core.types import ModelLike, TextsLike
 from essent.encoder.encoder import Encoder
-from essent.encoder.pipeline.cache import KeptStates, PooledCache, StatesStore
+from essent.encoder.pipeline.cache import PooledCache
 from essent.errors import not_fitted
-from essent.model.loading import load, open_model
+from essent.model.loading import open_model
 from essent.recipe.recipe import Recipe
 from essent.recipe.sources.layers import reads_mlm_head
 
@@ -27,9 +27,7 @@ READING = ("prompt_name", "prompt", "batch_size", "show_progress_bar")  # argume
 FINISHING = ("normalize_embeddings", "truncate_dim")  # arguments of `encode` only
 _loader_lock = Lock()
 POOLED_BYTES = 2**30  # pooled vectors in a temporary folder; above it the cache is emptied
-STATES_BYTES = 2**30  # hidden states in memory; above it no more are cached
 _pooled: list[PooledCache] = []
-_states = StatesStore(STATES_BYTES)
 _last: list[tuple[Any, SentenceTransformer]] = []  # the last model loaded by name, by options and files
 
 
@@ -38,8 +36,7 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     `fit` loads the model. A model that is loaded by name stays in memory for the next fit, so a search over recipes
     reads its weights once; `forget_model` frees it. Copies share a loaded model. Pooled vectors are cached by weights,
-    recipe and text, so all folds and shapings need one pass per text. If a text needs a second pass, for another recipe
-    or other counts, its hidden states are cached too (1 GiB in all), and further passes are unnecessary.
+    recipe, counts and text, so all folds and shapings need one pass per text.
 
     Args:
         model: a hub name, a folder, or a loaded SentenceTransformer, as for `Encoder`.
@@ -140,8 +137,6 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             model = _opened(str(model), options, recipe is not None and reads_mlm_head(recipe.layers))
             encoder = Encoder(model, recipe)
         encoder.cache = _cache_of(self.cache)
-        if isinstance(model, SentenceTransformer):
-            encoder.states = KeptStates(load(model, [encoder.recipe], {}).backbone, _states)
         return encoder
 
     def _settings(self, names: Sequence[str]) -> dict[str, Any]:
@@ -170,11 +165,10 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
 
 def forget_model() -> None:
-    """Free the model that the last fit loaded by name, and the cached vectors and states."""
+    """Free the model that the last fit loaded by name, and the cached vectors."""
     with _loader_lock:
         _last.clear()
         _pooled.clear()
-        _states.clear()
 
 
 def _cache_of(folder: str | Path | None) -> PooledCache:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 
 from essent._core.compat import is_amd_with_avx512, onednn_linear
@@ -72,10 +73,14 @@ class OneDNNLinear(TorchFunctionMode):
 
 
 def _is_plain(*parts: torch.Tensor | None) -> bool:
-    """Return whether all are float32 tensors on the CPU: neither traced nor quantized, whose types are others."""
+    """Return whether all are float32 tensors on the CPU, without tangents: neither traced nor quantized."""
     return all(
         part is None
-        or (type(part) in (torch.Tensor, nn.Parameter) and part.dtype is torch.float32 and part.device.type == "cpu")
+        or (
+            type(part) in (torch.Tensor, nn.Parameter)
+            and (part.dtype, part.device.type) == (torch.float32, "cpu")
+            and forward_ad.unpack_dual(part).tangent is None
+        )
         for part in parts
     )
 

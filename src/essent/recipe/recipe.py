@@ -29,7 +29,7 @@ from essent._core.lazy import needs_torch
 from essent._core.registry import did_you_mean
 from essent.errors import RecipeError, UnknownNameError
 from essent.recipe.named import MASK, NAMED, TEMPLATES, TOKENS_SLOT
-from essent.recipe.sources.layers import Mix, check_source, checked_mix, format_mix, parse_mix, reads_mlm_head
+from essent.recipe.sources.layers import Mix, checked_mix, checked_source, format_mix, parse_mix, reads_mlm_head
 from essent.recipe.templates import Ensemble, checked_templates, format_template, parse_template, templates_of
 
 FIELDS = ("template", "layers", "weights", "reduce")
@@ -42,6 +42,8 @@ ALLOWED = {  # for the error about a value of another type
     "shaping": "give a text such as 'zscore | normalize', or a list of such texts.",
 }
 WORD = re.compile(r'\s*(?P<key>\w+)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|\'[^\']*\'|[^\s|"\']+)')
+
+PIECE = re.compile(r'(?:"(?:[^"\\]|\\.)*"|\'[^\']*\'|[^|"\'])+|\||(?P<unclosed>["\'].*)', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -92,9 +94,8 @@ class Recipe:
         if not self.layers or not self.weights:
             raise RecipeError("A recipe needs at least one source in `layers` and one weighting in `weights`.")
         mix = format_mix(self.layers)
-        for source, _ in self.layers:
-            check_source(source, mix)
-        object.__setattr__(self, "layers", checked_mix(self.layers, f"layers={mix}"))
+        layers = [(checked_source(source, mix), factor) for source, factor in self.layers]
+        object.__setattr__(self, "layers", checked_mix(layers, f"layers={mix}"))
         object.__setattr__(self, "weights", tuple(weightings.create(spec).spec() for spec in self.weights))
         object.__setattr__(self, "reduce", reductions.create(self.reduce).spec())
         if self.shaping:
@@ -265,13 +266,14 @@ def _is_term(term: Any) -> bool:
 
 def split_chain(text: str) -> list[str]:
     """Split a text at every '|' outside quotes."""
-    pieces = re.findall(r'(?:"(?:[^"\\]|\\.)*"|\'[^\']*\'|[^|"\'])+|\|', text)
     parts = [""]
-    for piece in pieces:
-        if piece == "|":
+    for match in PIECE.finditer(text):
+        if match["unclosed"]:
+            raise RecipeError(f"{text!r} has a quote that is not closed: {match['unclosed']!r}. Close or remove it.")
+        if match[0] == "|":
             parts.append("")
         else:
-            parts[-1] += piece
+            parts[-1] += match[0]
     return [part.strip() for part in parts]
 
 
@@ -282,11 +284,10 @@ def _from_name(name: str, argument: str | None) -> Recipe:
             f"Unknown recipe {name!r}. {did_you_mean(name, list(NAMED))} Or write the fields: "
             "layers=0+L weights=idf | zscore."
         )
-    argument = (argument or "")[1:]
-    if bool(argument) != bool(row.argument):
+    if (argument is not None) != bool(row.argument) or argument == ":":
         expected = f"needs a {row.argument}" if row.argument else "has no argument"
         raise RecipeError(f"The recipe {name!r} {expected}, e.g. {row.instance}.")
-    return Recipe.parse(row.text.format(argument))
+    return Recipe.parse(row.text.format((argument or "")[1:]))
 
 
 def _read_words(head: str, text: str) -> dict[str, Any]:

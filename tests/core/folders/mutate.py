@@ -21,7 +21,7 @@ def mutate(folder: Path, donor: Path, chance: random.Random) -> str:
     """Change one file of a folder; says which and how.
 
     Args:
-        other: a folder of the same kind with other weights, whose file may take the place.
+        donor: a folder of the same kind with other weights, whose file may take the place.
     """
     path, kind = chance.choice(files_of(folder)), chance.choice(KINDS)
     name = path.relative_to(folder)

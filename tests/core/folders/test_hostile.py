@@ -111,9 +111,6 @@ def test_nothing_runs_and_the_error_names_the_cause(attacked: Path, request: pyt
         assert tree(attacked.parent) == before
 
 
-# Every attack by three commands and every command on some of the attacks; the product is their whole number.
-
-
 def test_trust_remote_code_allows_code(bert: Path, tmp_path: Path) -> None:
     folder, marker = tmp_path / "model", tmp_path / "marker"
     shutil.copytree(bert, folder)

@@ -52,32 +52,31 @@ def test_each_distinct_text_is_computed_a_single_time(tmp_path: Path) -> None:
         PooledCache(tmp_path / "file")
 
 
-DAMAGES: dict[str, Callable[[bytes], bytes]] = {  # records of 32 + 4 + 12 bytes
-    "zeros": lambda rows: rows[:84] + bytes(12) + rows[96:],  # what a power failure may leave
-    "flip": lambda rows: rows[:90] + bytes([rows[90] ^ 1]) + rows[91:],
-    "another's row": lambda rows: rows[:84] + rows[132:144] + rows[96:],
-    "another's name": lambda rows: rows[:48] + rows[96:128] + rows[80:96] + rows[48:80] + rows[128:],
-    "half a row": lambda rows: rows[:-5],  # a kill
-    "shorter": lambda rows: rows[:48],
-    "gone": lambda rows: b"",
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "another file": lambda content: b"text" * 1000,
+    "half": lambda content: content[: len(content) // 2],
+    "zeros": lambda content: content[:4096] + bytes(len(content) - 4096),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_rows_are_recomputed(tmp_path: Path, damage: str) -> None:
-    """A wrong row is never given, and the others stay."""
-    cache, path = PooledCache(tmp_path), tmp_path / "a.rows"
-    cache.vectors(["a"], (3,), ["x", "yy", "zzz"], Counting((3,)))
-    path.write_bytes(DAMAGES[damage](path.read_bytes()))
-    if damage == "gone":
-        path.unlink()
-    for again in (cache, PooledCache(tmp_path)):  # one that has listed the rows before, and a later run
-        (stored,) = again.vectors(["a"], (3,), ["zzz", "yy", "x"], Counting((3,)))
-        np.testing.assert_array_equal(stored[:, 0], [3, 2, 1])
-    compute = Counting((3,))
-    (stored,) = PooledCache(tmp_path).vectors(["a"], (3,), ["zzz", "yy", "x"], compute)
-    np.testing.assert_array_equal(stored[:, 0], [3, 2, 1])
-    assert compute.computed == []  # written again, once
+def test_a_damaged_file_is_named(tmp_path: Path, damage: str) -> None:
+    cache, texts = PooledCache(tmp_path), ["x" * size for size in range(3000)]
+    cache.vectors(["a"], (3,), texts, Counting((3,)))
+    cache.file.write_bytes(DAMAGES[damage](cache.file.read_bytes()))
+    with pytest.raises(DataError, match=r"vectors\.sqlite is damaged \(.*\)\. Remove the folder .*\."):
+        PooledCache(tmp_path).vectors(["a"], (3,), texts, Counting((3,)))
+    shutil.rmtree(tmp_path)
+    tmp_path.mkdir()
+    (stored,) = cache.vectors(["a"], (3,), texts, Counting((3,)))
+    np.testing.assert_array_equal(stored[:, 0], range(3000))
+
+
+def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
+    cache = PooledCache(tmp_path)
+    cache.file.mkdir()
+    with pytest.raises(DataError, match=r"vectors\.sqlite cannot be read or written: unable to open database file\."):
+        cache.vectors(["a"], (3,), ["x"], Counting((3,)))
 
 
 def test_keys_tell_models_recipes_and_counts_apart() -> None:
@@ -87,15 +86,15 @@ def test_keys_tell_models_recipes_and_counts_apart() -> None:
 
 
 def test_two_caches_on_a_folder(tmp_path: Path) -> None:
-    first, second = PooledCache(tmp_path), PooledCache(tmp_path)
+    first, second, compute = PooledCache(tmp_path), PooledCache(tmp_path), Counting((3,))
     for cache in (first, second):
-        cache.vectors(["a"], (3,), ["x"], Counting((3,)))
-    first.vectors(["a"], (3,), ["yy", "zzz"], Counting((3,)))
-    (stored,) = second.vectors(["a"], (3,), ["vvvv", "zzz", "x"], Counting((3,)))
+        cache.vectors(["a"], (3,), ["x"], compute)
+    first.vectors(["a"], (3,), ["yy", "zzz"], compute)
+    (stored,) = second.vectors(["a"], (3,), ["vvvv", "zzz", "x"], compute)
     np.testing.assert_array_equal(stored[:, 0], [4, 3, 1])
-    (stored,) = first.vectors(["a"], (3,), ["vvvv", "yy", "x"], Counting((3,)))
+    (stored,) = first.vectors(["a"], (3,), ["vvvv", "yy", "x"], compute)
     np.testing.assert_array_equal(stored[:, 0], [4, 2, 1])
-    assert (tmp_path / "a.rows").stat().st_size == 4 * (32 + 4 + 3 * 4)  # every text once
+    assert compute.computed == [["x"], ["yy", "zzz"], ["vvvv"]]
 
 
 def test_concurrent_writers_share_a_folder(tmp_path: Path) -> None:

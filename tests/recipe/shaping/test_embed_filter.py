@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from shaping_reference import cosines, sentence_like
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
 from essent import Encoder, evaluate, search
-from essent.errors import NotFittedError, RecipeError, UnsupportedRecipeError
+from essent.errors import DataError, NotFittedError, RecipeError, UnsupportedRecipeError
 from essent.recipe.shaping import EmbedFilter
 from essent.recipe.shaping.chain import Chain
 from essent.selection.space import Space
@@ -118,6 +120,19 @@ def test_steps_after_it_learn_from_filtered_vectors(language_model: Path, tmp_pa
     saved = Encoder(tmp_path / "own")
     np.testing.assert_allclose(saved.encode(TEXTS), vectors, atol=1e-5)
     np.testing.assert_allclose(saved.fit(TEXTS[::-1]).encode(TEXTS), vectors, atol=1e-5)  # without that matrix
+
+
+def test_a_search_with_another_output_embedding_is_another_search(language_model: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(language_model, tmp_path / "model"))
+    run = partial(search, str(folder), TASK, Space((), ("mean | filter",)), work=tmp_path / "work")
+    run()
+    assert run().provenance["encoded"] == 0
+    whole = AutoModelForCausalLM.from_pretrained(folder)
+    with torch.no_grad():
+        whole.lm_head.weight[3] += 1
+    whole.save_pretrained(folder, max_shard_size="20KB")
+    with pytest.raises(DataError, match="contains another search"):
+        run()
 
 
 def test_models_without_a_matching_output_embedding_are_refused(

@@ -1,1 +1,1 @@
-"""A recipe on a model: plan, module, static pooling, one pass for many recipes, cached vectors and states."""
+"""A recipe on a model: plan, module, static pooling, one pass for many recipes, cached vectors."""

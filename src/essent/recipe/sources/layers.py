@@ -186,13 +186,19 @@ def checked_mix(terms: Sequence[tuple[str, float | None]], field: str) -> Mix:
     return tuple(zip(names, (float(factor) + 0.0 for factor in explicit), strict=True))  # -0.0 is 0.0
 
 
-def check_source(source: str, text: str) -> None:
-    """Check that a source is a layer, `static`, `topk`, or a registered table; raise RecipeError otherwise."""
-    if source == "static" or any(form.fullmatch(source) for form in (LAYER, TOP, ATTENTION)):
-        return
+def checked_source(source: str, text: str) -> str:
+    """Return a source with the shortest name of its layer: "7" for "007", "L" for "L-0".
+
+    Raises:
+        RecipeError: it is no layer, `static`, `topk`, or registered table.
+    """
+    if source == "static" or TOP.fullmatch(source):
+        return source
+    if LAYER.fullmatch(source) or ATTENTION.fullmatch(source):
+        return re.sub(r"-0+(?!\d)|\b0+(?=\d)", "", source)
     if source.partition(":")[0] in token_tables:
         token_tables.create(source)
-        return
+        return source
     known = ", ".join(
         ["static", "0 … L", "L-1", "L-bias", "value:L", "attention:L", "attention:L-out", "topk:200", *token_tables]
     )
