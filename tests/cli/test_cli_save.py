@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ from command_line import TEXTS, error, read_json, run, write_rows
 from essent import Encoder
 from essent._core.folders.files import write_digests
 from essent._core.machine import has_bfloat16
-from essent.engine.gain import cosines
+from essent.engine.loss import cosines
 from essent.serving.prepared import prepare
 from families import build_tokenizer
 from servers import running
@@ -97,16 +96,6 @@ def test_a_graph_and_its_use(tiny: str, lines: Path, pairs: Path, tmp_path: Path
     for command in (("encode", lines, "-o", tmp_path / "other.npy"), ("evaluate", "-d", pairs)):
         assert "with its own recipe" in error(*command, "-m", folder, "-r", "mean")
     assert "takes no device" in error("encode", lines, "-m", folder, "-o", vectors, "-f", "--device", "cpu")
-
-
-@pytest.mark.slow
-def test_speed_comparison(tiny: str, tmp_path: Path) -> None:
-    texts = tmp_path / "texts.txt"
-    texts.write_text("".join(f"Text number {number} is about the moon.\n" for number in range(20)), encoding="utf-8")
-    comparison = run("save", *GRAPH, "-m", tiny, "-r", "layers=1", "-o", tmp_path / "graph", "--compare", texts).stdout
-    assert re.search(r"All 20 texts at once: \d+\.\d\d times as fast \(\d+\.\d\d to \d+\.\d\d in 5 rounds", comparison)
-    assert re.search(r"One text at a time: \d+\.\d\d times as fast .*ms instead of", comparison)
-    assert "The ranking of similarities is unchanged: Spearman 1.0000 over 20 texts; lowest cosine" in comparison
 
 
 # -- check ------------------------------------------------------------------------------------------------------------

@@ -23,8 +23,8 @@ from essent import NAMED, Encoder
 from essent._core.folders.files import write_digests
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.files import load
-from essent.engine.gain import cosines
 from essent.engine.graph import QuantileGraph, graph_of
+from essent.engine.loss import cosines
 from essent.engine.runtime import OnnxRuntime, OpenVINORuntime, check_precision, openvino
 from essent.errors import EngineError, InputError, ModelError, NotFittedError
 from essent.recipe.shaping.quantile import QuantileMap, column_quantiles

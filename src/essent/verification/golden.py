@@ -22,7 +22,7 @@ from essent._core.hub import folder_of
 from essent._core.lazy import check_torch
 from essent.engine.compiled import TOLERANCES, largest_difference
 from essent.engine.files import load, read_graph_metadata
-from essent.engine.gain import cosines
+from essent.engine.loss import cosines
 from essent.errors import EssentError, InputError, MissingDependencyError, ModelError, VerificationError
 from essent.static.encoder import StaticEncoder
 

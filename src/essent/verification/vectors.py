@@ -26,7 +26,7 @@ from essent.encoder.encoder import Encoder, open_as_it_is
 from essent.encoder.saving.save import LEGACY_FLAGS
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.files import load
-from essent.engine.gain import cosines
+from essent.engine.loss import cosines
 from essent.errors import InputError
 from essent.recipe.tokens.ids import unknown_token
 from essent.tasks.base import unit_rows
