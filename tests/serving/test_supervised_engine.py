@@ -29,6 +29,7 @@ from essent.serving.service import Service
 from essent.serving.settings import Settings
 from essent.serving.worker import BULK, MAX_PRIMITIVES, PRIMITIVES, QUICK, Source, digest, load
 from essent.tasks.sample import sample_pairs_path
+from families import CORPUS
 from samples import LONG, TEXTS
 from servers import SENTENCES, running
 from waiting import LIMIT, wait_until
@@ -75,6 +76,15 @@ def test_vectors_of_a_fitted_encoder_with_a_prompt(bert: Path, tmp_path: Path, e
 def test_bfloat16_needs_a_graph(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="set engine='openvino'"):
         prepare(f"mini={bert}", "torch", tmp_path, "bfloat16")
+
+
+def test_a_recipe_without_a_graph_runs_in_torch(
+    shell_of: Callable, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Encoder(shell_of("bert"), "layers=1 | quantile").fit(CORPUS).save(str(tmp_path / "model"))
+    prepared = prepare(str(tmp_path / "model"), "auto", tmp_path / "graph")
+    assert prepared.description.engine == "torch"
+    assert "model runs in torch: The shaping step 'quantile' cannot be converted" in caplog.text
 
 
 def test_onednn_cache_is_bounded(graph_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
