@@ -63,7 +63,8 @@ class EncodeOptions(opt.Run):
     column: opt.Column = "text"
     """Column with the texts, in .jsonl, .csv, .tsv and .parquet files."""
     fit: opt.Fit = None
-    """Texts to fit the recipe on (token counts, shaping), the papers' superscript W. Default: the input."""
+    """Texts to fit the recipe on (token counts, shaping), the papers' superscript W. Default: the input.
+    Not for a folder of parts."""
     prompt: Annotated[str | None, Parameter(group=opt.INPUTS)] = None
     """Prompt to prepend to every text, e.g. "query: "."""
     normalize: bool = False
@@ -73,7 +74,8 @@ class EncodeOptions(opt.Run):
     batch_size: opt.BatchSize = 32
     """Texts of about 64 tokens per batch."""
     engine: opt.Engine = "auto"
-    """Engine; auto runs a model as it was saved (a transformer in torch), openvino and onnx compile a graph."""
+    """Engine; auto runs a model as it was saved (a transformer in torch), openvino and onnx compile a graph
+    (for a folder of parts, they run a saved graph)."""
     precision: opt.Precision = "auto"
     """Number format of the computation; auto is float32 on CPUs, bfloat16 needs hardware support."""
 
@@ -94,8 +96,8 @@ def encode(
     columns and a status per row. Run the same command to resume an interrupted run; the result has the same bytes. If
     the folder has parts of another model, recipe, prompt or source, the command stops with an error.
 
-    Recipes that learn something (idf, shaping) are fitted on the input (for a folder, on 10,000 of its texts), unless
-    --fit names other texts.
+    For a file, recipes that learn something (idf, shaping) are fitted on the input, unless --fit names other texts. For
+    a folder of parts, use an encoder that `essent save --fit` has fitted.
 
     ```console
     $ essent encode texts.txt -m bert-base-uncased -r "first-last | zscore" -o vectors.npy
@@ -190,13 +192,13 @@ def _encode_parts(sources: Sequence[str] | None, options: EncodeOptions, parts: 
     from essent.bulk.run import encode as encode_parts
 
     shared = ("recipe", "engine", "precision", "prompt", "normalize", "truncate_dim", "batch_size", "column")
-    fit_texts = None if options.fit is None else read_files(options.fit, options.column)
+    command = "essent save -m MODEL -r RECIPE --fit FILE -o FOLDER"
+    opt.refuse({"--fit": options.fit}, f"is for a .npy file. For a folder of parts, save a fitted encoder: {command}")
     silence_libraries()
     result = encode_parts(
         sources,
         options.model,
         options.output,
-        fit=fit_texts,
         force=options.force,
         progress=not is_quiet(),
         options=options.options,
