@@ -27,7 +27,7 @@ from essent.serving.schedule import Schedule
 from essent.serving.schemas import RequestError
 from essent.serving.service import Service
 from essent.serving.settings import Settings
-from essent.serving.worker import BULK, MAX_PRIMITIVES, PRIMITIVES, QUICK, Source, digest, load
+from essent.serving.worker import BULK, MAX_PRIMITIVES, PRIMITIVES, QUICK, Source, load
 from essent.tasks.sample import sample_pairs_path
 from families import CORPUS
 from samples import LONG, TEXTS
@@ -177,11 +177,13 @@ async def answer_with(
     receiving.start()
     sequences = [np.array([1, 2, 3], np.int32), np.array([4], np.int32)]
     request = asyncio.create_task(engine.run("m", sequences, checking))
-    message = await asyncio.to_thread(theirs.recv_bytes)
+    number, _, model, received = await asyncio.to_thread(theirs.recv)
+    assert model == "m"
+    assert sorted(map(list, received)) == sorted(map(list, sequences))
     if hours:
         loop.time = lambda: time.monotonic() + 3600 * hours  # type: ignore[method-assign]
         await asyncio.sleep(0.1)  # whatever is due within that time comes first
-    theirs.send(change(("vectors", next(iter(engine.sent)), digest(message), np.ones((2, 3), np.float32))))
+    theirs.send(change(("vectors", number, np.ones((2, 3), np.float32))))
     try:
         answer: np.ndarray | RequestError = (await asyncio.wait_for(request, LIMIT))[0]
     except RequestError as error:
@@ -194,16 +196,13 @@ async def answer_with(
 @pytest.mark.parametrize(
     "change",
     [
-        lambda message: ("vectors", 77, *message[2:]),
-        lambda message: (*message[:2], digest(b"other"), message[3]),
-        lambda message: (*message[:3], np.ones((3, 3), np.float32)),
-        lambda message: (*message[:3], message[3].astype(np.float64)),
-        lambda message: None,
+        lambda message: ("vectors", 77, message[2]),
+        lambda message: (*message[:2], np.ones((3, 3), np.float32)),
     ],
 )
 def test_a_wrong_answer_ends_the_engine(change: Callable) -> None:
     failure, answer = asyncio.run(answer_with(change))
-    assert failure.startswith(("it answered batch", "batch", "it sent something else"))
+    assert failure.startswith("batch")
     assert isinstance(answer, RequestError)
     assert answer.status == 503
     _, answer = asyncio.run(answer_with(lambda message: message))
