@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -66,6 +68,19 @@ def test_graph(compiled_by: Callable, bulk: Bulk) -> None:
     message = "is compiled for openvino in float32. Export it again for torch"
     bulk.refuse(message, path, "graph", out="b", engine="torch")
     bulk.refuse("which takes no max_seq_length", path, "graph", out="b", max_seq_length=10)
+
+
+def test_progress_within_a_part(
+    bulk: Bulk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line after 5 seconds and then every 30 seconds; here, a batch of 20 rows takes 10."""
+    clock = itertools.count(0.0, 10.0)
+    monkeypatch.setattr("essent._core.display.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("essent.bulk.lines.BATCH_ROWS", 20)
+    bulk.encode(bulk.write("a.txt", "\n".join(TEXTS)), progress=True)
+    lines = [line for line in capsys.readouterr().err.splitlines() if " rows, " in line]
+    assert [line.partition(" of ")[0] for line in lines] == ["20", "80", "140", "200"]
+    assert len(bulk.parts()) == 1
 
 
 def test_a_recipe_that_learns_is_fitted_before(bert: Path, bulk: Bulk) -> None:

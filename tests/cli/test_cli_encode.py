@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense
 
 from command_line import TEXTS, error, run
 from essent import Encoder
@@ -55,6 +57,15 @@ def test_saved_encoder_needs_no_recipe_and_no_fit(tiny: str, lines: Path, tmp_pa
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), encoder.encode(TEXTS), atol=1e-5)
     refused = error("encode", "-m", tmp_path / "saved", "-r", "mean", lines, "-o", tmp_path / "w.npy")
     assert "its own recipe" in refused
+
+
+def test_a_model_without_a_recipe(tiny: str, lines: Path, tmp_path: Path) -> None:
+    model = SentenceTransformer(tiny, device="cpu")
+    model.append(Dense(model.get_embedding_dimension(), 8))
+    model.save(str(tmp_path / "model"))
+    log = run("encode", "-m", tmp_path / "model", lines, "--fit", lines, "-o", tmp_path / "v.npy").stderr
+    assert f"The model has nothing to fit: --fit {lines} is ignored." in " ".join(log.split())
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), model.encode(TEXTS), atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,19 @@ def test_against_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert f"{server.url}/v1/embeddings cannot be read" in check(saved, 2)
 
 
+@pytest.mark.enable_socket
+@pytest.mark.slow  # a conversion
+def test_a_graph_against_its_server(tmp_path: Path) -> None:
+    """With the default prompt, which the server puts before its texts; the golden vectors are without it."""
+    encoder, graph = Encoder(table(0), "static"), str(tmp_path / "graph")
+    encoder.prompts, encoder.default_prompt_name = {"query": "the dogs run "}, "query"
+    essent.compile(encoder).save(graph)
+    with running([prepare(graph, "auto", tmp_path / "unused")]) as server:
+        output = run("check", graph, "--against", server.url).output
+    assert "same vectors" in output
+    assert "returns the model's vectors for " in output
+
+
 # -- engine and precision ---------------------------------------------------------------------------------------------
 
 
