@@ -104,12 +104,10 @@ def test_late_chunks(chunk: str, bert: Path, bulk: Bulk) -> None:
 
 
 def test_late_chunks_need_states(bert: Path, bulk: Bulk) -> None:
-    """A graph and a recipe with a template are refused before the model is read, a static encoder after."""
+    """A recipe with a template is refused before the model is read, a static encoder after."""
     rows = bulk.parquet(3)
-    needs = r"needs an Encoder in torch.*not a graph of onnx. .* or chunk='tokens:9'"
-    bulk.refuse(needs, rows, "no model", chunk="late:tokens:9", engine="onnx")
     bulk.refuse(r"weights=last: late chunking needs .* Allowed: ", rows, "no model", chunk="late", recipe="last-token")
-    bulk.refuse(r"not a StaticEncoder. .* or chunk='sentences'", rows, chunk="late")
+    bulk.refuse(r"needs an Encoder in torch.*not a StaticEncoder. .* or chunk='tokens:9'", rows, chunk="late:tokens:9")
     bulk.refuse(r"weights=cls: late chunking needs", rows, Encoder(str(bert), "cls"), chunk="late")
 
 

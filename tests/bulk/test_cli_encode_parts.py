@@ -54,7 +54,10 @@ def test_every_option_arrives(bulk: Bulk) -> None:
     ("words", "message"),
     [
         (["a.txt", "--dtype", "int4"], 'Choose from: "float32", "float16", "int8"'),
-        (["a.txt", "--fit", "none.txt"], "none.txt does not exist"),
+        (
+            ["a.txt", "--fit", "a.txt"],
+            "--fit is for a .npy file. For a folder of parts, save a fitted encoder: essent save",
+        ),
         (["a.txt", "a.txt"], "is given twice"),
         (["a.txt", "-"], "not standard input"),
     ],

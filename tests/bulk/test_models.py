@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +15,6 @@ from bulk_helpers import Bulk, sentences, table_of, vectors_of
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense
 
-import essent
 from essent import Encoder, EssentError
 from essent.bulk.run import prepare
 from essent.bulk.settings import BulkSettings, ModelSpec
@@ -67,50 +68,38 @@ def test_graph(compiled_by: Callable, bulk: Bulk) -> None:
     bulk.refuse("which takes no max_seq_length", path, "graph", out="b", max_seq_length=10)
 
 
-@pytest.mark.slow
-def test_graph_is_cached_beside_the_parts(bert: Path, capsys: pytest.CaptureFixture[str], bulk: Bulk) -> None:
-    path, settings = bulk.parquet(200), {"engine": "openvino", "rows_per_part": 60, "progress": True}
-    bulk.encode(path, bert, **settings)
-    assert "Making a graph of the model for openvino" in capsys.readouterr().err
-    check("out", Encoder(bert).encode(TEXTS))
-    before = bulk.parts()
-    (bulk.out / list(before)[1]).unlink()
-    bulk.encode(path, bert, **settings)
-    assert "Making a graph" not in capsys.readouterr().err
-    assert bulk.parts() == before
+def test_progress_within_a_part(
+    bulk: Bulk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line after 5 seconds and then every 30 seconds; here, a batch of 20 rows takes 10."""
+    clock = itertools.count(0.0, 10.0)
+    monkeypatch.setattr("essent._core.display.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("essent.bulk.lines.BATCH_ROWS", 20)
+    bulk.encode(bulk.write("a.txt", "\n".join(TEXTS)), progress=True)
+    lines = [line for line in capsys.readouterr().err.splitlines() if " rows, " in line]
+    assert [line.partition(" of ")[0] for line in lines] == ["20", "80", "140", "200"]
+    assert len(bulk.parts()) == 1
 
 
-# -- what is learned --------------------------------------------------------------------------------------------------
+def test_a_recipe_that_learns_is_fitted_before(bert: Path, bulk: Bulk) -> None:
+    """The error has the command; a saved or loaded encoder that is fitted runs."""
+    path, recipe = bulk.parquet(200), "first-last weights=idf | zscore"
+    command = rf"call fit.* Save it first: essent save -m {bert} -r 'first-last-idf \| zscore' --fit FILE -o FOLDER"
+    bulk.refuse(command, path, bert, recipe=recipe)
+    encoder = Encoder(bert, recipe)
+    bulk.refuse("call fit", path, encoder)
+    encoder.fit(sentences(50)).save("fitted")
+    bulk.encode(path, "fitted", out="a", rows_per_part=60)
+    check("a", encoder.encode(TEXTS), 2e-5)
+    bulk.encode(path, encoder, out="b", rows_per_part=60)
+    check("b", encoder.encode(TEXTS), 2e-5)
 
 
-def test_a_recipe_is_fitted_once(bert: Path, bulk: Bulk) -> None:
-    """On texts that are given; the fitted encoder stands beside the parts, and whoever goes on takes it."""
-    path, texts = bulk.parquet(200), sentences(50)
-    recipe = "first-last weights=idf | zscore"
-    bulk.encode(path, bert, recipe=recipe, fit=texts, rows_per_part=60)
-    check("out", Encoder(bert, recipe).fit(texts).encode(TEXTS), 2e-5)
-    before = bulk.parts()
-    modified_at = (bulk.out / "_encoder" / "model.safetensors").stat().st_mtime_ns
-    (bulk.out / list(before)[2]).unlink()
-    bulk.encode(path, bert, recipe=recipe, fit=texts, rows_per_part=60)
-    assert bulk.parts() == before
-    assert (bulk.out / "_encoder" / "model.safetensors").stat().st_mtime_ns == modified_at
-    bulk.refuse(
-        "fitted otherwise: texts of the fit differ", path, bert, recipe=recipe, fit=sentences(51), rows_per_part=60
-    )
-    essent.verify(str(bulk.out / "_encoder"))
-
-
-@pytest.mark.slow
-def test_a_recipe_is_fitted_on_a_sample_of_the_sources(bert: Path, bulk: Bulk) -> None:
-    path, recipe = bulk.parquet(200), "mean | zscore"
-    bulk.write("b.csv", "\n".join(["text", *(f'"{text}"' for text in TEXTS)]))
-    bulk.encode([path, "b.csv"], bert, out="some", recipe=recipe, fit_sample=40, rows_per_part=20)
-    vectors = vectors_of(bulk.table("some"))
-    assert np.isfinite(vectors).all()
-    np.testing.assert_array_equal(vectors[:200], vectors[200:])
-    bulk.encode(path, bert, out="all", recipe=recipe, rows_per_part=60)  # the same as a fit on all
-    check("all", Encoder(bert, recipe).fit(TEXTS).encode(TEXTS), 2e-5)
+def test_a_graph_is_saved_before(bert: Path, bulk: Bulk) -> None:
+    path = bulk.parquet(3)
+    command = f"engine='onnx' runs a saved graph here. Save it first: essent save -m {bert} -r cls --format onnx -o"
+    bulk.refuse(command, path, bert, recipe="cls", engine="onnx")
+    bulk.refuse("essent save -m MODEL --format openvino", path, Encoder(bert, "cls"), engine="openvino")
 
 
 # -- several processes ------------------------------------------------------------------------------------------------

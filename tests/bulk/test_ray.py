@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from bulk_helpers import contents, sentences, table_of, write_sources
 
@@ -123,19 +122,6 @@ def local_parts(root: Path) -> dict[str, bytes]:
 
 def extra_files(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir() if not path.name.startswith("part-")]
-
-
-@pytest.mark.slow
-def test_fitted_recipe(root: Path, three_nodes: Nodes, bert: Path) -> None:
-    """It learns where the run is started; the workers read what it has learned beside the parts."""
-    pq.write_table(pq.read_table(root / "a.parquet").slice(0, 100), root / "few.parquet")
-    more = ("-r", "mean | whiten:8")
-    process = started(root, three_nodes.address, *more, model=str(bert), sources=["few.parquet"])
-    output = ended(process)
-    assert process.returncode == 0, output
-    encode(root / "few.parquet", bert, root / "one", recipe="mean | whiten:8", rows_per_part=20)
-    assert contents(root / "out") == contents(root / "one")
-    assert extra_files(root / "out") == ["_encoder"]
 
 
 @pytest.mark.slow

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import datetime
-import json
 from pathlib import Path
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet as parquet
 import pytest
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense
 
-from command_line import TEXTS, error, run, write_rows
+from command_line import TEXTS, error, run
 from essent import Encoder
-
-ROWS: list[dict] = [
-    {"id": 7, "text": "A man plays a flute.", "tags": ["a", "b"]},
-    {"id": 8, "text": None, "tags": []},
-    {"id": 9, "text": "Two dogs run.", "price": 1.5},
-]
 
 
 @pytest.fixture
@@ -27,10 +19,6 @@ def call(tiny: str):
         return run("encode", "-m", tiny, *arguments, **options)
 
     return encode
-
-
-def json_rows(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def test_standard_input_and_options(call, tiny: str, lines: Path, tmp_path: Path) -> None:
@@ -71,51 +59,13 @@ def test_saved_encoder_needs_no_recipe_and_no_fit(tiny: str, lines: Path, tmp_pa
     assert "its own recipe" in refused
 
 
-def test_formats_columns_and_null_texts(call, tiny: str, lines: Path, tmp_path: Path) -> None:
-    """Every format has the same vectors; a row without a text has none."""
-    texts, folder = write_rows(tmp_path / "rows.jsonl", ROWS), tmp_path / "new"
-    command = ("-r", "mean | centre", texts, "-o")
-    npy = call(*command, folder / "v.npy")
-    assert npy.stdout == ""
-    log = npy.stderr.replace("\n", " ")
-    for phrase in ("is fitted on the input", "'id', 'tags', 'price' of the input are dropped", "vectors are NaN"):
-        assert phrase in log
-    log = call(*command, folder / "v.jsonl").stderr.replace("\n", " ")
-    no_text = f"1 of 3 rows have no text ('text' is null), the first {texts}, line 2: their vectors are null"
-    assert no_text in log
-    assert call(*command, folder / "v.parquet", "--quiet").stderr == ""
-    nonnull = [ROWS[0]["text"], ROWS[2]["text"]]
-    vectors, expected = np.load(folder / "v.npy"), Encoder(tiny, "mean | centre").fit(nonnull).encode(nonnull)
-    assert vectors.dtype == np.float32
-    assert np.isnan(vectors[1]).all()
-    np.testing.assert_allclose(vectors[[0, 2]], expected, atol=1e-6)
-    table, rows = parquet.read_table(folder / "v.parquet"), json_rows(folder / "v.jsonl")
-    assert table.schema.field("embedding").type == pyarrow.list_(pyarrow.float32())
-    assert table.to_pylist() == rows
-    assert [row.pop("embedding") for row in rows] == [vectors[0].tolist(), None, vectors[2].tolist()]
-    assert [list(row.items()) for row in rows] == [
-        [(name, row.get(name)) for name in ("id", "text", "tags", "price")] for row in ROWS
-    ]
-    call("-r", "mean", lines, "-o", folder / "lines.jsonl")
-    assert [row["text"] for row in json_rows(folder / "lines.jsonl")] == TEXTS  # an empty line is a text
-
-
-def test_columns_of_parquet_keep_their_types(call, tiny: str, tmp_path: Path) -> None:
-    day, texts, output = datetime.date(2026, 3, 1), tmp_path / "rows.parquet", tmp_path / "v.parquet"
-    schema = pyarrow.schema([("id", pyarrow.int16()), ("text", pyarrow.large_string()), ("at", pyarrow.date32())])
-    rows = [{"id": n, "text": None if n == 1 else f"Text {n}.", "at": day} for n in range(4)]
-    parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), texts)
-    call("-r", "mean", texts, "-o", output)
-    table = parquet.read_table(output)
-    assert table.schema.names == ["id", "text", "at", "embedding"]
-    assert table.schema.types[::2] == [pyarrow.int16(), pyarrow.date32()]
-    assert table["id"].to_pylist() == [0, 1, 2, 3]
-    vectors = table["embedding"].to_pylist()
-    expected = Encoder(tiny, "mean").encode(["Text 0.", "Text 2.", "Text 3."])
-    assert vectors.pop(1) is None
-    np.testing.assert_allclose(vectors, expected, atol=1e-6)
-    call("-r", "mean", texts, "-o", tmp_path / "v.jsonl")
-    assert json_rows(tmp_path / "v.jsonl")[0]["at"] == "2026-03-01"
+def test_a_model_without_a_recipe(tiny: str, lines: Path, tmp_path: Path) -> None:
+    model = SentenceTransformer(tiny, device="cpu")
+    model.append(Dense(model.get_embedding_dimension(), 8))
+    model.save(str(tmp_path / "model"))
+    log = run("encode", "-m", tmp_path / "model", lines, "--fit", lines, "-o", tmp_path / "v.npy").stderr
+    assert f"The model has nothing to fit: --fit {lines} is ignored." in " ".join(log.split())
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), model.encode(TEXTS), atol=1e-6)
 
 
 @pytest.mark.parametrize(

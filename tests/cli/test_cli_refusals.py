@@ -6,8 +6,6 @@ import shlex
 import sys
 from pathlib import Path
 
-import pyarrow
-import pyarrow.parquet as parquet
 import pytest
 
 from command_line import error, run
@@ -25,15 +23,13 @@ improve -m x --texts many.txt -o new -d classes.csv --columns label=kind ~ no co
 search -m x --texts [a].txt ~ [a].txt does not exist
 encode texts.txt -m x -o folder.npy ~ is a folder
 encode texts.txt -m x -o texts.txt/v.npy ~ not a folder
-encode bytes.parquet -m x -o v.jsonl ~ The column 'id' contains bytes, which JSON cannot represent
-encode texts.txt -m x -o v.txt ~ Files of vectors end in .npy, .parquet, .jsonl; a folder of parts has no suffix
+encode texts.txt -m x -o v.parquet ~ v.parquet: a file of vectors ends in .npy. For vectors with the input's columns,
+encode texts.txt -m x -o v.jsonl ~ (-o v), whose parts are Parquet files
 encode texts.txt -m ./nowhere -o v.npy ~ There is no model folder
 encode texts.txt -m x -o v.npy --workers 2 ~ --workers is for a folder of parts, but v.npy is a file
 encode -m x -o parts ~ A folder of parts needs files, folders, patterns or addresses, not standard input
-encode nulls.jsonl -m x -o v.jsonl --strict ~ line 2: 'text' is null (such rows: 1). --strict does not allow this.
-encode null.jsonl -m x -o v.jsonl ~ No row has a text: 'text' is null in all 1
-encode vectors.jsonl -m x -o v.jsonl ~ has a column 'embedding'
-encode mixed.jsonl -m x -o v.parquet ~ 'id' has values of several types
+encode nulls.jsonl -m x -o v.npy ~ nulls.jsonl, line 2: 'text' must be a string, not NoneType (None).
+encode texts.txt -m x -o v.npy --strict ~ --strict is for a folder of parts, but v.npy is a file
 evaluate -m x -d my-pairs.jsonl --as-is --fit texts.txt ~ models as they are run none
 evaluate -m TINY ./nowhere -r mean -d my-pairs.jsonl ~ Error: There is no model folder './nowhere'
 evaluate results.json -m x ~ Add --report FILE
@@ -56,8 +52,6 @@ save -m TINY -o out --match-score 4 ~ --match-score needs --calibrate FILES
 save -m TINY -o folder.npy -r mean ~ --force
 save -m x -o out --format openvino --calibrate texts.txt ~ --calibrate is for graphs in --precision int8
 save -m x -o out --format openvino --match-score 3 ~ --match-score calibrates an encoder, not a graph
-save -m x -o out --format openvino --compare texts.txt ~ 4 distinct texts are too few
-save -m x -o out --compare texts.txt ~ --compare is for graphs
 check x --against http://localhost --texts a.txt ~ --texts is for the health checks, which --against replaces
 check x --files-only --against http://localhost ~ --against cannot be combined with --files-only
 lab pretrain -o out -t many.txt --config mini ~ Set either max_steps or epochs. Got neither
@@ -89,9 +83,6 @@ FILES = {
     "classes.csv": "text,label\n" + "".join(f"text {n},{n % 2}\n" for n in range(20)),
     "results.json": '{"format": "essent-results/1", "results": []}',
     "nulls.jsonl": '{"text": "a"}\n{"text": null}\n',
-    "null.jsonl": '{"text": null}\n',
-    "vectors.jsonl": '{"text": "a", "embedding": [1]}\n',
-    "mixed.jsonl": '{"text": "a", "id": 1}\n{"text": "b", "id": "x"}\n',
     "folder.npy/mine.txt": "",
 }
 
@@ -103,8 +94,6 @@ def test_refusals(line: str, tiny: str, tmp_path: Path, monkeypatch: pytest.Monk
     for name, content in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
-    rows = [{"text": "a", "id": b"1"}]
-    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "bytes.parquet")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     command, message = line.split(" ~ ")
     refused = run(*(tiny if word == "TINY" else word for word in shlex.split(command)), code=2)

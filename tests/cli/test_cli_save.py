@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ from command_line import TEXTS, error, read_json, run, write_rows
 from essent import Encoder
 from essent._core.folders.files import write_digests
 from essent._core.machine import has_bfloat16
-from essent.engine.gain import cosines
+from essent.engine.loss import cosines
 from essent.serving.prepared import prepare
 from families import build_tokenizer
 from servers import running
@@ -99,16 +98,6 @@ def test_a_graph_and_its_use(tiny: str, lines: Path, pairs: Path, tmp_path: Path
     assert "takes no device" in error("encode", lines, "-m", folder, "-o", vectors, "-f", "--device", "cpu")
 
 
-@pytest.mark.slow
-def test_speed_comparison(tiny: str, tmp_path: Path) -> None:
-    texts = tmp_path / "texts.txt"
-    texts.write_text("".join(f"Text number {number} is about the moon.\n" for number in range(20)), encoding="utf-8")
-    comparison = run("save", *GRAPH, "-m", tiny, "-r", "layers=1", "-o", tmp_path / "graph", "--compare", texts).stdout
-    assert re.search(r"All 20 texts at once: \d+\.\d\d times as fast \(\d+\.\d\d to \d+\.\d\d in 5 rounds", comparison)
-    assert re.search(r"One text at a time: \d+\.\d\d times as fast .*ms instead of", comparison)
-    assert "The ranking of similarities is unchanged: Spearman 1.0000 over 20 texts; lowest cosine" in comparison
-
-
 # -- check ------------------------------------------------------------------------------------------------------------
 
 
@@ -157,6 +146,19 @@ def test_against_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert f"{server.url}/v1/embeddings cannot be read" in check(plain, 2)
     monkeypatch.setattr("essent.verification.report.verify", lambda *_: pytest.fail("the folder was loaded first"))
     assert f"{server.url}/v1/embeddings cannot be read" in check(saved, 2)
+
+
+@pytest.mark.enable_socket
+@pytest.mark.slow  # a conversion
+def test_a_graph_against_its_server(tmp_path: Path) -> None:
+    """With the default prompt, which the server puts before its texts; the golden vectors are without it."""
+    encoder, graph = Encoder(table(0), "static"), str(tmp_path / "graph")
+    encoder.prompts, encoder.default_prompt_name = {"query": "the dogs run "}, "query"
+    essent.compile(encoder).save(graph)
+    with running([prepare(graph, "auto", tmp_path / "unused")]) as server:
+        output = run("check", graph, "--against", server.url).output
+    assert "same vectors" in output
+    assert "returns the model's vectors for " in output
 
 
 # -- engine and precision ---------------------------------------------------------------------------------------------

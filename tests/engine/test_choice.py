@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +13,8 @@ from sentence_transformers.base.modules import Dense
 from essent import Encoder
 from essent._core.machine import FLOAT16, has_bfloat16, precision_of
 from essent.encoder.pipeline.digests import digest_of_backbone
-from essent.engine import gain
 from essent.engine.choice import EngineChoice, choose, computing_in
-from essent.engine.gain import cosines, offer_bfloat16
+from essent.engine.loss import cosines
 from essent.errors import EngineError, InputError
 from families import CORPUS
 
@@ -75,18 +73,3 @@ def test_a_graph_keeps_its_engine_and_precision(compiled_by) -> None:
     for engine, precision in (("onnx", "auto"), ("auto", "bfloat16"), ("torch", "auto")):
         with pytest.raises(EngineError, match="is compiled for openvino in float32"):
             choose(graph, engine, precision)
-
-
-@needs_bfloat16
-def test_bfloat16_offer(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = Encoder(str(bert), "mean", device="cpu")
-    texts = [f"{text} {number}" for number in range(70) for text in CORPUS[:8]]
-    assert not offer_bfloat16(encoder, texts)  # too few to be worth a trial
-    monkeypatch.setattr(gain, "MIN_TEXTS_OF_TRIAL", 100)
-    monkeypatch.setattr(gain, "MIN_SPEEDUP", 0.0)
-    offer = r"times as fast here\. The ranking of similarities is .* over 64 texts"
-    assert re.search(offer, offer_bfloat16(encoder, texts))
-    assert not offer_bfloat16(choose(encoder, precision="bfloat16"), texts)
-    assert not offer_bfloat16(Encoder(str(bert), "static", device="cpu"), texts)
-    monkeypatch.setattr(gain, "MIN_SPEEDUP", 1e9)
-    assert not offer_bfloat16(encoder, texts)

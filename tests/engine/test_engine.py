@@ -23,17 +23,16 @@ from essent import NAMED, Encoder
 from essent._core.folders.files import write_digests
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.files import load
-from essent.engine.gain import cosines
-from essent.engine.graph import QuantileGraph, graph_of
+from essent.engine.graph import graph_of
+from essent.engine.loss import cosines
 from essent.engine.runtime import OnnxRuntime, OpenVINORuntime, check_precision, openvino
 from essent.errors import EngineError, InputError, ModelError, NotFittedError
-from essent.recipe.shaping.quantile import QuantileMap, column_quantiles
 from families import CORPUS, DECODERS, FAMILIES, MORE_DECODERS
 from samples import daily
 
 TEMPLATE = "template='This sentence : \"{text}\" means [MASK] .'"
 RECIPE = f"{TEMPLATE} layers=0+attention:2-out+2 weights=idf*ditto:1-2 | zscore | normalize"
-OWN_GRAPHS = ("ditto", "whitening", "prompt-denoised", "t4-idf-quantile", "flow")
+OWN_GRAPHS = ("ditto", "whitening", "prompt-denoised", "flow")
 ODD = ["", "", " ", "\ud800", "[MASK] [CLS]", "你好", "", "?", "a\nb\tc"]
 WORDS = "the moon is a large flute and dogs run after it in every green field on monday".split()
 
@@ -190,6 +189,7 @@ def test_a_damaged_folder_is_refused(
 def test_what_does_not_compile(encoder: Encoder, bert: Path, shell_of: Callable[[str], SentenceTransformer]) -> None:
     shell, path = list(shell_of("bert")), str(bert)
     half = SentenceTransformer(path, device="cpu", model_kwargs={"dtype": torch.bfloat16})
+    quantiles = Encoder(shell_of("bert"), "layers=1 | quantile:5").fit(CORPUS)
     unlimited = Encoder(path, "prompt-denoised")
     unlimited.max_seq_length = None
     for model, arguments, error, message in (
@@ -209,6 +209,7 @@ def test_what_does_not_compile(encoder: Encoder, bert: Path, shell_of: Callable[
         ([shell[0], Pooling(32, "mean_sqrt_len_tokens")], {}, EngineError, "which no recipe describes"),
         ([shell[0], Pooling(32, "mean", include_prompt=False)], {}, EngineError, "which no recipe describes"),
         ([BoW(["a"]), Pooling(1)], {}, EngineError, "starts with BoW"),
+        (quantiles, {}, EngineError, "step 'quantile:5' cannot be converted"),
     ):
         compiled_model = SentenceTransformer(modules=model, device="cpu") if isinstance(model, list) else model
         with pytest.raises(error, match=message):
@@ -260,24 +261,6 @@ def test_a_sentence_transformers_model_with_more_modules_in_onnx(
     (tmp_path / "model.onnx").write_bytes(b"no graph")
     with pytest.raises(EngineError, match="cannot read"):
         OnnxRuntime(tmp_path, "float32").one(np.zeros((1, 1), np.int64), np.ones((1, 1), np.int64))
-
-
-def test_the_quantile_graph_is_the_quantile_map() -> None:
-    draw = np.random.default_rng(0)
-    learned = draw.normal(size=(500, 6)).astype(np.float32)
-    learned[:, 1] = np.round(learned[:, 1])  # ties
-    learned[:200, 2] = 0.25
-    for count in (1, 2, 7, 100, 1000):
-        quantiles = column_quantiles(learned[:, :3], count)
-        values = np.concatenate(
-            [learned[:50, :3], learned[:50, :3] * 0.7 + 0.01, np.full((1, 3), 9), np.full((1, 3), -9)]
-        )
-        exact = QuantileMap(quantiles)(torch.from_numpy(values.astype(np.float32))).numpy()
-        mapped = QuantileGraph(quantiles)(torch.from_numpy(values.astype(np.float32))).numpy()
-        assert np.abs(mapped - exact).max() < 2e-5, count
-    noise = learned[:, :3].copy()
-    noise[:, 1] = 0.5 + 1e-8 * noise[:, 1]
-    assert not QuantileGraph(column_quantiles(noise, 100))(torch.from_numpy(noise))[:, 1].any()
 
 
 # -- int8 -------------------------------------------------------------------------------------------------------------
@@ -359,12 +342,13 @@ def test_families(shell_of: Callable[[str], SentenceTransformer], family: str) -
     "recipe",
     [
         "layers=random:8,1 reduce=dct:2",
-        "static weights=sif | abtt:2 | quantile:20 | normalize",
+        "static weights=sif | abtt:2 | normalize",
         "template='This sentence : \"{text}\" means [MASK] .' layers=0.5*1-bias+2*L weights=mask | zscore",
         *(
             pytest.param(f"{name}:2-1" if row.argument else name, marks=() if name in OWN_GRAPHS else pytest.mark.slow)
             for name, row in NAMED.items()
-            if "topk" not in row.text and name != "metaeol"  # refused: above, and in tests/model/test_prompts.py
+            # refused: above, and in tests/model/test_prompts.py
+            if "topk" not in row.text and name not in ("metaeol", "t4-idf-quantile")
         ),
     ],
 )

@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -124,6 +125,8 @@ def test_truncation(client: httpx.Client, server: Running, expected: Callable) -
         ("/compare", {"pairs": [SENTENCES[:2], texts]}, "pairs[1][1]"),
     ):
         assert f'"{name} has ' in client.post(path, json=body).text
+    error = client.post("/compare", json={"pairs": [texts]}).json()["error"]
+    assert (error["code"], error["param"]) == ("context_length_exceeded", "pairs")
     body = {"inputs": texts, "truncate": True, "normalize": False}
     answer = client.post("/embed", json=body)
     assert answer.headers["x-truncated-inputs"] == "1"
@@ -134,6 +137,20 @@ def test_truncation(client: httpx.Client, server: Running, expected: Callable) -
     (ids,) = reading.ids([LONG * 2])
     for at_start, kept in ((False, [*ids[:255], ids[-1]]), (True, [ids[0], *ids[-255:]])):
         assert reading.truncate([LONG * 2], [ids], 256, at_start)[0].tolist() == kept
+
+
+def test_limits_of_a_request(client: httpx.Client, server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source sentence of `/similarity` is not one of the 2,048 texts; errors name the field of the path."""
+    body = {"inputs": {"source_sentence": SENTENCES[0], "sentences": SENTENCES[:1] * 2048}, "model": "static"}
+    cosines = client.post("/similarity", json=body).json()
+    np.testing.assert_allclose(cosines, np.ones(2048), atol=1e-5)
+    body["inputs"]["sentences"].append("a")
+    assert "inputs.sentences has 2,049 texts" in client.post("/similarity", json=body).text
+    body["inputs"] = {"source_sentence": "", "sentences": ["a"]}
+    assert "inputs.source_sentence has no text" in client.post("/similarity", json=body).text
+    monkeypatch.setattr(server.service, "settings", replace(server.service.settings, max_request_tokens=3))
+    error = client.post("/compare", json={"pairs": [["a dog", "two dogs"]]}).json()["error"]
+    assert (error["code"], error["param"]) == ("max_tokens_per_request", "pairs")
 
 
 def test_tokenize_and_decode(client: httpx.Client, server: Running) -> None:

@@ -27,8 +27,9 @@ from essent.serving.schedule import Schedule
 from essent.serving.schemas import RequestError
 from essent.serving.service import Service
 from essent.serving.settings import Settings
-from essent.serving.worker import BULK, MAX_PRIMITIVES, PRIMITIVES, QUICK, Source, digest, load
+from essent.serving.worker import BULK, MAX_PRIMITIVES, PRIMITIVES, QUICK, Source, load
 from essent.tasks.sample import sample_pairs_path
+from families import CORPUS
 from samples import LONG, TEXTS
 from servers import SENTENCES, running
 from waiting import LIMIT, wait_until
@@ -75,6 +76,15 @@ def test_vectors_of_a_fitted_encoder_with_a_prompt(bert: Path, tmp_path: Path, e
 def test_bfloat16_needs_a_graph(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="set engine='openvino'"):
         prepare(f"mini={bert}", "torch", tmp_path, "bfloat16")
+
+
+def test_a_recipe_without_a_graph_runs_in_torch(
+    shell_of: Callable, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Encoder(shell_of("bert"), "layers=1 | quantile").fit(CORPUS).save(str(tmp_path / "model"))
+    prepared = prepare(str(tmp_path / "model"), "auto", tmp_path / "graph")
+    assert prepared.description.engine == "torch"
+    assert "model runs in torch: The shaping step 'quantile' cannot be converted" in caplog.text
 
 
 def test_onednn_cache_is_bounded(graph_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,11 +177,13 @@ async def answer_with(
     receiving.start()
     sequences = [np.array([1, 2, 3], np.int32), np.array([4], np.int32)]
     request = asyncio.create_task(engine.run("m", sequences, checking))
-    message = await asyncio.to_thread(theirs.recv_bytes)
+    number, _, model, received = await asyncio.to_thread(theirs.recv)
+    assert model == "m"
+    assert sorted(map(list, received)) == sorted(map(list, sequences))
     if hours:
         loop.time = lambda: time.monotonic() + 3600 * hours  # type: ignore[method-assign]
         await asyncio.sleep(0.1)  # whatever is due within that time comes first
-    theirs.send(change(("vectors", next(iter(engine.sent)), digest(message), np.ones((2, 3), np.float32))))
+    theirs.send(change(("vectors", number, np.ones((2, 3), np.float32))))
     try:
         answer: np.ndarray | RequestError = (await asyncio.wait_for(request, LIMIT))[0]
     except RequestError as error:
@@ -184,16 +196,13 @@ async def answer_with(
 @pytest.mark.parametrize(
     "change",
     [
-        lambda message: ("vectors", 77, *message[2:]),
-        lambda message: (*message[:2], digest(b"other"), message[3]),
-        lambda message: (*message[:3], np.ones((3, 3), np.float32)),
-        lambda message: (*message[:3], message[3].astype(np.float64)),
-        lambda message: None,
+        lambda message: ("vectors", 77, message[2]),
+        lambda message: (*message[:2], np.ones((3, 3), np.float32)),
     ],
 )
 def test_a_wrong_answer_ends_the_engine(change: Callable) -> None:
     failure, answer = asyncio.run(answer_with(change))
-    assert failure.startswith(("it answered batch", "batch", "it sent something else"))
+    assert failure.startswith("batch")
     assert isinstance(answer, RequestError)
     assert answer.status == 503
     _, answer = asyncio.run(answer_with(lambda message: message))

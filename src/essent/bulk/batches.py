@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain, groupby, islice, pairwise
+from itertools import chain, groupby, pairwise
 from operator import itemgetter
 from typing import Any
 
@@ -25,12 +25,11 @@ from essent.bulk.settings import (
     BulkSettings,
 )
 from essent.bulk.sources import TABLES, Source, TableFile
-from essent.bulk.units import Job, Unit, plan, read_unit
+from essent.bulk.units import Job, Unit, read_unit
 from essent.engine.numpy_encoder import unit_length
 from essent.errors import DataError, InputError
 
 SENTENCE_END = re.compile(r"(?<=[.!?。！？…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
-SAMPLED_UNITS = 20  # units from which the texts to fit a recipe on are sampled
 TOKENIZED = 1024  # texts that are tokenized at a time
 
 
@@ -98,27 +97,6 @@ def require_all_ok(codes: np.ndarray, name: str, unit: Unit, source: Source) -> 
         raise DataError(
             f"{source.address}: a row of {unit.name} has no {name}: {status}. --strict does not allow this."
         )
-
-
-def sample_texts(sources: Sequence[Source], settings: BulkSettings, count: int) -> list[str]:
-    """Return the first texts of units spread over the sources; deterministic for the same sources.
-
-    From a file that can only be read from its beginning, the first texts are returned.
-    """
-    all_units: list[Unit] = []
-    for source in sources:
-        all_units += islice(plan([source], {}, settings.rows_per_part), 1 if source.ranges is None else None)
-    indices = np.unique(np.linspace(0, len(all_units) - 1, SAMPLED_UNITS).astype(int))
-    texts_per_unit = -(-count // len(indices))
-    texts: list[str] = []
-    for unit in (all_units[index] for index in indices):
-        unit_texts: list[str] = []
-        for _, table_texts, _ in read_unit(unit, sources[unit.source], settings):
-            unit_texts += table_texts
-            if len(unit_texts) >= texts_per_unit:
-                break
-        texts += unit_texts[:texts_per_unit]
-    return texts[:count]
 
 
 def encode(batch: Batch, model: Model, settings: BulkSettings) -> None:

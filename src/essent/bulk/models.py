@@ -1,29 +1,28 @@
-"""The model of a bulk run: loading, compiling, and the metadata that identifies it."""
+"""The model of a bulk run: loading, and the metadata that identifies it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from essent._core.atomic import write_json
 from essent._core.folders.contents import is_exported_folder
-from essent._core.folders.files import digest_of_file, read_json
+from essent._core.folders.files import digest_of_file
 from essent._core.lazy import check_torch
-from essent._core.machine import BFLOAT16, FLOAT32
+from essent._core.machine import AUTO, BFLOAT16, FLOAT32
 from essent._core.texts import encode_allowing_nonfinite, require_finite
 from essent.bulk.settings import LATE, BulkSettings, ModelSpec
 from essent.engine.choice import choose
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.runtime import ALL_FILES
-from essent.errors import InputError, NotFittedError
+from essent.errors import EngineError, InputError, NotFittedError, not_fitted
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import Frame
 from essent.recipe.tokens.reading import Reading, reading_of
@@ -96,77 +95,46 @@ class Model:
 # -- loading ----------------------------------------------------------------------------------------------------------
 
 
+def open_model(spec: ModelSpec, settings: BulkSettings) -> Model:
+    """Load the model of a spec, see `open_encoder` and `ready`."""
+    encoder = open_encoder(spec, settings)
+    try:
+        return ready(encoder, settings)
+    except NotFittedError as error:
+        raise not_fitted(f"{error} {_save_command(spec, '--fit FILE')}") from error
+
+
 def open_encoder(spec: ModelSpec, settings: BulkSettings) -> Any:
-    """Load the model of a spec in its precision for torch; graphs are compiled later.
+    """Load the encoder of a spec with its engine and precision.
 
     Raises:
         ModelError: it cannot be loaded. InputError: options that it does not support.
+        EngineError: a graph of a model that is none, or of another engine or precision.
         MissingDependencyError: torch, or an engine's library, is not installed.
     """
-    encoder, choice = spec.model, spec.choice
-    if settings.chunks_late:
-        if choice.makes_graph:
-            raise _not_late(settings, f"a graph of {spec.engine}")
-        if spec.recipe is not None:
-            from essent.encoder.pipeline.late import check_late
+    encoder, choice, is_name = spec.model, spec.choice, isinstance(spec.model, (str, Path))
+    if choice.makes_graph and not (
+        is_exported_folder(str(encoder)) if is_name else isinstance(encoder, CompiledEncoder)
+    ):
+        options = f"--format {spec.engine}" + (f" --precision {spec.precision}" if spec.precision != AUTO else "")
+        raise EngineError(f"engine={spec.engine!r} runs a saved graph here. {_save_command(spec, options)}")
+    if settings.chunks_late and spec.recipe is not None:
+        from essent.encoder.pipeline.late import check_late
 
-            check_late(Recipe.parse(spec.recipe))
-    if isinstance(encoder, (str, Path)):
+        check_late(Recipe.parse(spec.recipe))
+    if is_name:
         return open_by_name(
             encoder, choice, spec.recipe, options=spec.options, max_seq_length=settings.max_seq_length,
-            learns=spec.learns, threads=spec.threads,
+            threads=spec.threads,
         )  # fmt: skip
-    if isinstance(encoder, StaticEncoder) or (choice.makes_graph and not isinstance(encoder, CompiledEncoder)):
-        return encoder
-    return choose(encoder, spec.engine, spec.precision)
+    return encoder if isinstance(encoder, StaticEncoder) else choose(encoder, spec.engine, spec.precision)
 
 
-def needs_fit(encoder: Any, requested: bool) -> bool:
-    """Return whether the recipe has unfitted parts, or a fit is `requested`."""
-    module = getattr(encoder, "module", None)  # only an Encoder has it
-    if module is None or not (module.plan.reads_stats or module.chain.needs_fit):
-        return False
-    try:
-        module.require_fit()
-    except NotFittedError:
-        return True
-    return requested
-
-
-def compiled(
-    encoder: Any, spec: ModelSpec, folder: Path, settings: BulkSettings, note: Callable[[str], object]
-) -> Model:
-    """Compile an Encoder or a sentence-transformers model, and save the graph in a folder; another graph is replaced.
-
-    Raises:
-        EngineError: the model cannot be compiled. MissingDependencyError: the engine's library is not installed.
-    """
-    from essent.engine.conversion import compile
-    from essent.engine.files import load
-    from essent.engine.runtime import runtime_of
-
-    metadata = ready(encoder, settings).metadata
-    engine, precision = spec.engine, spec.choice.graph_precision
-    kind = engine if precision == FLOAT32 else f"{engine} {precision}"
-    source = {"engine": kind, **{name: metadata[name] for name in ("model", "recipe", "fit", "max_seq_length")}}
-    graph_file = folder.with_suffix(".json")
-    if read_json(graph_file) != source or not folder.is_dir():
-        runtime_of(engine, precision)
-        graph_file.unlink(missing_ok=True)
-        shutil.rmtree(folder, ignore_errors=True)
-        note(f"Making a graph of the model for {kind}, which is stored in {folder} for later runs.")
-        compile(encoder, engine, precision=precision).save(str(folder))
-        write_json(graph_file, source)
-    graph = ready(load(folder, threads=spec.threads), settings)
-    graph.metadata |= {"made_from": source}
-    return graph
-
-
-def spec_of_folder(spec: ModelSpec, folder: Path) -> ModelSpec:
-    """Return the spec of a saved fitted encoder or graph; a graph has no options."""
-    option_names = () if is_exported_folder(str(folder)) else ("device",)
-    options = {name: option for name, option in spec.options.items() if name in option_names}
-    return replace(spec, model=str(folder), recipe=None, learns=False, options=options)
+def _save_command(spec: ModelSpec, options: str) -> str:
+    """Return the sentence that says how to save a model before the run."""
+    model = shlex.quote(str(spec.model)) if isinstance(spec.model, (str, Path)) else "MODEL"
+    recipe = "" if spec.recipe is None else f" -r {shlex.quote(spec.recipe)}"
+    return f"Save it first: essent save -m {model}{recipe} {options} -o FOLDER. Then encode with this folder."
 
 
 # -- metadata ---------------------------------------------------------------------------------------------------------

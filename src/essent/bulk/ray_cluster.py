@@ -24,7 +24,7 @@ from typing import Any
 
 from essent._core.atomic import write_text
 from essent._core.lazy import optional_import
-from essent.bulk.models import Model, open_encoder, ready
+from essent.bulk.models import Model, open_model
 from essent.bulk.parts import LIBRARIES, Part
 from essent.bulk.sources import difference, fingerprint
 from essent.bulk.units import Job, Unit
@@ -208,7 +208,7 @@ def _do(unit: Unit, job: Job, token: str, threads: int) -> tuple[str, Part | Ess
             os.environ.update(dict.fromkeys(THREADS, str(threads)))
             check_node(job, token)
             spec = replace(job.spec, threads=threads)
-            model = ready(open_encoder(spec, job.settings), job.settings)
+            model = open_model(spec, job.settings)
             gpus = ray.get_runtime_context().get_accelerator_ids().get("GPU")
             if gpus and not isinstance(spec.model, (str, Path)):
                 model.encoder.to("cuda")  # a model that was loaded by the driver

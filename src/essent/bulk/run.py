@@ -5,9 +5,6 @@ Ctrl-C ends the run after the current part, a second Ctrl-C ends it at once.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import shutil
 import signal
 import sys
 import time
@@ -23,23 +20,17 @@ from typing import Any
 import numpy as np
 
 from essent._core.arguments import check_path, check_size
-from essent._core.atomic import require_writable, write_json
+from essent._core.atomic import require_writable
 from essent._core.display import text_progress
-from essent._core.folders.files import STATE_FOLDER, read_json
-from essent.bulk.batches import sample_texts
-from essent.bulk.models import Model, compiled, needs_fit, open_encoder, ready, spec_of_folder
-from essent.bulk.parts import LIBRARIES, START_OVER, Part, check_same, clean, part_paths, part_schema, read_parts
+from essent.bulk.models import Model, open_model
+from essent.bulk.parts import LIBRARIES, Part, check_same, clean, part_paths, part_schema, read_parts
 from essent.bulk.settings import BulkSettings, ModelSpec
-from essent.bulk.sources import Source, find_sources
+from essent.bulk.sources import find_sources
 from essent.bulk.units import Job, Unit, inspect_sources, output_fields, plan
 from essent.bulk.work import do_units, do_units_by_workers
-from essent.engine.compiled import CompiledEncoder
-from essent.errors import DataError, InputError, ModelError
+from essent.errors import DataError, ModelError
 from essent.tasks.base import prompt_note
 from essent.tasks.result import library_versions
-
-FITTED, GRAPH = "_encoder", "_graph"  # folders in the output
-FIT_FILE = f"{STATE_FOLDER}/fit.json"
 
 
 def print_note(line: str) -> None:
@@ -134,8 +125,6 @@ def encode(
     recipe: str | None = None,
     engine: str = "auto",
     precision: str = "auto",
-    fit: Sequence[str] | None = None,
-    fit_sample: int = 10_000,
     workers: int | None = None,
     ray: str | bool | None = None,
     force: bool = False,
@@ -148,14 +137,12 @@ def encode(
     Args:
         sources: files, folders or patterns, or URLs that fsspec supports: Parquet, Arrow, JSON lines, CSV, TSV or text,
             compressed or not.
-        model: a name on the hub, a folder, or a loaded model. Graphs and static encoders need no torch.
+        model: a name on the hub, a folder, or a loaded model; fitted if its recipe learns something. Graphs and static
+            encoders need no torch.
         output: folder of the parts.
         recipe: recipe of an Encoder; by default that of the folder.
-        engine: auto, torch, openvino or onnx.
+        engine: auto, torch, or that of a saved graph: openvino or onnx.
         precision: number format of the computation: auto (float32 on a CPU), float32 or bfloat16.
-        fit: texts that the recipe learns from; by default a sample of the sources. The fitted encoder is stored in the
-            output folder, and all parts use it; a loaded Encoder is fitted in place.
-        fit_sample: number of texts of that sample.
         workers: number of processes on this machine, which share its cores; 1 by default. On a cluster the default is
             one per GPU, or one per node without GPUs.
         ray: compute on a Ray cluster: its address; auto or True for the cluster of this machine; local for a cluster of
@@ -169,7 +156,7 @@ def encode(
         DataError: a source or the folder cannot be used, or the folder contains parts of another run; names the
             difference.
         InputError: an unknown value. TypeError: an unknown setting.
-        ModelError: the model cannot be loaded.
+        ModelError: the model cannot be loaded. NotFittedError: its recipe learns something and is not fitted.
         KeyboardInterrupt: Ctrl-C was pressed; raised after the current part.
 
     Example:
@@ -181,7 +168,7 @@ def encode(
     began = time.monotonic()
     if workers is not None:
         check_size(workers, "workers")
-    spec = ModelSpec(model, recipe, engine, precision, fit is not None, dict(options or {}))
+    spec = ModelSpec(model, recipe, engine, precision, dict(options or {}))
     chosen = BulkSettings(**settings)
     if ray:
         from essent.bulk.ray_cluster import connected, do_units_on_cluster
@@ -200,8 +187,6 @@ def encode(
             spec,
             output,
             settings=chosen,
-            fit=fit,
-            fit_sample=fit_sample,
             force=force,
             note=print_note if progress else lambda line: None,
         )
@@ -237,12 +222,10 @@ def prepare(
     output: str | Path,
     *,
     settings: BulkSettings,
-    fit: Sequence[str] | None = None,
-    fit_sample: int = 10_000,
     force: bool = False,
     note: Callable[[str], object] = lambda line: None,
 ) -> Prepared:
-    """Check the sources and the folder, load and fit the model: everything before the first vector.
+    """Check the sources and the folder, load the model: everything before the first vector.
 
     Args:
         note: called with a line about each slow step.
@@ -282,19 +265,9 @@ def prepare(
     if force:
         for path in part_paths(folder):
             path.unlink()
-        for name in (FITTED, GRAPH):
-            shutil.rmtree(folder / name, ignore_errors=True)
     rows = sum(part.rows for part in parts.values())
     note(f"Loading {spec.name}{f' to resume after {rows:,} rows' if rows else ''}.")
-    encoder = open_encoder(spec, settings)
-    if needs_fit(encoder, fit is not None):
-        encoder = _fitted(encoder, settings, folder, files, fit, fit_sample)
-        spec = spec_of_folder(spec, folder / FITTED)
-    if spec.choice.makes_graph and not isinstance(encoder, CompiledEncoder):
-        model = compiled(encoder, spec, folder / GRAPH, settings, note)
-        spec = spec_of_folder(spec, folder / GRAPH)
-    else:
-        model = ready(encoder, settings)
+    model = open_model(spec, settings)
     run |= model.metadata
     check_same(parts, run, files, folder)
     model.require_any_finite()
@@ -314,44 +287,3 @@ def _mean_loss(losses: Sequence[Mapping[str, float]]) -> dict[str, float] | None
         name: float(np.average([loss[name] for loss in losses], weights=texts)) for name in ("mean_cosine", "spearman")
     }
     return {"texts": sum(texts), "lowest_cosine": min(loss["lowest_cosine"] for loss in losses), **means}
-
-
-def _fitted(
-    encoder: Any,
-    settings: BulkSettings,
-    folder: Path,
-    sources: Sequence[Source],
-    texts: Sequence[str] | None,
-    sample: int,
-) -> Any:
-    """Fit an encoder on texts or a sample of the sources, and save it in the folder, unless it was saved there before.
-
-    Raises:
-        DataError: the folder contains parts of an encoder that was fitted on other texts.
-    """
-    from essent.encoder.encoder import Encoder
-    from essent.encoder.pipeline.digests import digest_of_backbone
-
-    if texts is None:
-        origin: dict[str, Any] = {"sample": sample, "column": settings.column}
-        origin["sources"] = [source.print for source in sources]
-    else:
-        texts = list(texts)
-        origin = {"given": len(texts), "digest": hashlib.sha256(json.dumps(texts).encode()).hexdigest()}
-    identity = {
-        "model": digest_of_backbone(encoder.module.backbone),
-        "recipe": str(encoder.recipe),
-        "prompt": [settings.prompt, settings.prompt_name],
-        "texts": origin,
-    }
-    saved = read_json(folder / FITTED / FIT_FILE)
-    if saved != identity:
-        if saved is not None and part_paths(folder):
-            changed = ", ".join(name for name in identity if saved.get(name) != identity[name])
-            raise DataError(f"{folder} has parts that were fitted otherwise: {changed} of the fit differ. {START_OVER}")
-        texts = sample_texts(sources, settings, sample) if texts is None else texts
-        if not texts:
-            raise InputError(f"{encoder.recipe} learns from texts, and there are none to learn from.")
-        encoder.fit(texts, prompt=settings.prompt, prompt_name=settings.prompt_name, batch_size=settings.batch_size)
-        encoder.write_folder(folder / FITTED, "stock", lambda path, _: write_json(path / FIT_FILE, identity))
-    return Encoder(str(folder / FITTED), device=str(encoder.device))

@@ -119,9 +119,8 @@ class ModelSpec:
     Attributes:
         model: a folder, a name on the hub, or a loaded Encoder, graph, StaticEncoder or SentenceTransformer.
         recipe: recipe of an Encoder; None for that of the folder.
-        engine: auto for that of the folder; torch; openvino or onnx, which convert a model to a graph.
+        engine: auto for that of the folder; torch; openvino or onnx, of a saved graph.
         precision: number format of the computation: auto, float32 or bfloat16.
-        learns: whether the recipe is fitted on given texts, which requires an Encoder.
         options: device, revision and trust_remote_code of an Encoder.
         threads: number of threads of the process.
 
@@ -135,7 +134,6 @@ class ModelSpec:
     recipe: str | None = None
     engine: str = "auto"
     precision: str = "auto"
-    learns: bool = False
     options: dict[str, Any] = field(default_factory=dict)
     threads: int | None = None
 

@@ -13,11 +13,11 @@ from cyclopts.validators import Number
 
 from essent.cli import options as opt
 from essent.cli.console import is_quiet, show_note, silence_libraries
-from essent.cli.files import WRITERS, check_columns, check_output, write_vectors
+from essent.cli.files import check_output, write_vectors
 from essent.cli.save import learns, needs_texts, note_unused
-from essent.cli.texts import STANDARD_INPUT, TextTable, listed, read_files, read_table
+from essent.cli.texts import STANDARD_INPUT, listed, read_files
 from essent.engine.choice import EngineChoice, choose
-from essent.errors import DataError, InputError
+from essent.errors import InputError
 from essent.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ class PartOptions:
     """rows: one row per chunk; mean: one vector per text, the mean of its chunks weighted by length."""
     dtype: Literal["float32", "float16", "int8", "ubinary"] = "float32"
     """Number format of the vectors; int8 adds a column `scale`, ubinary is one bit per dimension."""
+    strict: bool = False
+    """Stop at the first row without a text."""
     rows_per_part: opt.Count = 32_768
     """Approximate number of rows per part; a killed run loses only its current part."""
     workers: int | None = None
@@ -55,18 +57,16 @@ class EncodeOptions(opt.Run):
     model: opt.Model
     """A model on the hub, or a folder."""
     output: opt.Output
-    """A file .npy (float32, one row per text), .parquet or .jsonl (the input's columns and embedding), or a folder for
-    parts."""
+    """A file .npy (float32, one row per text), or a folder for parts."""
     recipe: opt.Recipe = None
     """Recipe of the vectors. Default: the recipe or pooling of the model's folder, otherwise mean."""
     column: opt.Column = "text"
     """Column with the texts, in .jsonl, .csv, .tsv and .parquet files."""
     fit: opt.Fit = None
-    """Texts to fit the recipe on (token counts, shaping), the papers' superscript W. Default: the input."""
+    """Texts to fit the recipe on (token counts, shaping), the papers' superscript W. Default: the input.
+    Not for a folder of parts."""
     prompt: Annotated[str | None, Parameter(group=opt.INPUTS)] = None
     """Prompt to prepend to every text, e.g. "query: "."""
-    strict: Annotated[bool, Parameter(group=opt.INPUTS)] = False
-    """Stop at the first row without a text."""
     normalize: bool = False
     """Scale every vector to length 1."""
     truncate_dim: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
@@ -74,7 +74,8 @@ class EncodeOptions(opt.Run):
     batch_size: opt.BatchSize = 32
     """Texts of about 64 tokens per batch."""
     engine: opt.Engine = "auto"
-    """Engine; auto runs a model as it was saved (a transformer in torch), openvino and onnx compile a graph."""
+    """Engine; auto runs a model as it was saved (a transformer in torch), openvino and onnx compile a graph
+    (for a folder of parts, they run a saved graph)."""
     precision: opt.Precision = "auto"
     """Number format of the computation; auto is float32 on CPUs, bfloat16 needs hardware support."""
 
@@ -88,21 +89,19 @@ def encode(
 ) -> None:
     """Encode texts to a file or a folder of parts.
 
-    A file (.npy, .parquet, .jsonl) contains one vector per input row and is written at the end. .parquet and .jsonl
-    files include the other columns of the input. A row without a text (null) has the vector null, or NaN in a .npy
-    file.
+    A file (.npy) contains one vector per text and is written at the end.
 
     A folder of Parquet parts is for any number of rows. The input may be Parquet, Arrow, JSON lines, CSV, TSV and text
     files, compressed or not, folders, patterns and addresses such as s3://bucket/*.parquet. The parts contain all
     columns and a status per row. Run the same command to resume an interrupted run; the result has the same bytes. If
     the folder has parts of another model, recipe, prompt or source, the command stops with an error.
 
-    Recipes that learn something (idf, shaping) are fitted on the input (for a folder, on 10,000 of its texts), unless
-    --fit names other texts.
+    For a file, recipes that learn something (idf, shaping) are fitted on the input, unless --fit names other texts. For
+    a folder of parts, use an encoder that `essent save --fit` has fitted.
 
     ```console
     $ essent encode texts.txt -m bert-base-uncased -r "first-last | zscore" -o vectors.npy
-    $ cut -f2 table.tsv | essent encode -m intfloat/e5-small-v2 --prompt "query: " -o vectors.parquet
+    $ cut -f2 table.tsv | essent encode -m intfloat/e5-small-v2 --prompt "query: " -o vectors.npy
     $ essent encode "data/*.parquet" --column body -m my-encoder -o vectors --dtype float16 --workers 4
     $ essent encode "/shared/*.parquet" -m /shared/my-encoder -o /shared/vectors --ray auto
     ```
@@ -124,21 +123,15 @@ def encode(
 
 def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
     output = options.output
-    if output.suffix.lower() not in WRITERS:
+    if output.suffix != ".npy":
         raise InputError(
-            f"{output}: unknown format {output.suffix!r}. Files of vectors end in {', '.join(WRITERS)}; "
-            "a folder of parts has no suffix."
+            f"{output}: a file of vectors ends in .npy. For vectors with the input's columns, name a folder without a "
+            f"suffix (-o {output.with_suffix('')}), whose parts are Parquet files."
         )
     check_output(output, options.force)
     choice = EngineChoice(options.engine, options.precision)
     recipe = None if options.recipe is None else Recipe.parse(options.recipe)
-    table = read_table(sources, options.column)
-    check_columns(output, table)
-    if options.strict and table.null_rows:
-        raise DataError(
-            f"{table.null_rows[0]}: {options.column!r} is null (such rows: {len(table.null_rows)}). "
-            "--strict does not allow this."
-        )
+    texts = read_files(sources, options.column)
     fit_texts = None if options.fit is None else read_files(options.fit, options.column)
     from essent.static.encoder import open_encoder
 
@@ -148,7 +141,8 @@ def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
     )  # fmt: skip
     start = time.monotonic()
     fits = needs_texts(encoder) if fit_texts is None else learns(encoder)  # without --fit, a saved fit is used
-    _note_input(table, output)
+    empty = sum(not text.strip() for text in texts)  # an empty cell of a CSV file is an empty text
+    show_note(f"Encoding {len(texts):,} texts{f', {empty:,} of them empty' if empty else ''}.")
     note_unused(encoder, options.fit)
     _note_prompt(encoder, options.prompt)
     if fits and options.fit is None:
@@ -166,37 +160,17 @@ def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
         "truncate_dim": options.truncate_dim,
     }
     if fits and fit_texts is None and not choice.makes_graph:
-        vectors = encoder.fit_encode(table.texts, **encode_arguments)
+        vectors = encoder.fit_encode(texts, **encode_arguments)
     else:
         if fits:
-            encoder.fit(fit_texts or table.texts, **fit_arguments)
+            encoder.fit(fit_texts or texts, **fit_arguments)
         if choice.makes_graph:
-            encoder = choose(encoder, choice.engine, choice.precision, texts=table.texts)
-        vectors = encoder.encode(table.texts, **encode_arguments)
-    write_vectors(output, table, vectors)
+            encoder = choose(encoder, choice.engine, choice.precision, texts=texts)
+        vectors = encoder.encode(texts, **encode_arguments)
+    write_vectors(output, vectors)
     seconds = time.monotonic() - start
-    if not is_quiet() and choice.is_default:
-        from essent.engine.gain import offer_bfloat16  # late: it needs numpy, which light commands do without
-
-        if offer := offer_bfloat16(encoder, table.texts):
-            show_note(f"{offer}.")
     computed = getattr(encoder, "recipe", encoder)
     show_note(f"{output}: {len(vectors)} × {vectors.shape[1]} float32, {computed}, {seconds:.1f} s")
-
-
-def _note_input(table: TextTable, output: Path) -> None:
-    """Print how many texts are encoded, which rows have no vector and which columns are dropped."""
-    is_npy, nulls = output.suffix.lower() == ".npy", len(table.null_rows)
-    empty = sum(not text.strip() for text in table.texts)  # an empty cell of a CSV file is an empty text
-    show_note(f"Encoding {len(table.texts):,} texts{f', {empty:,} of them empty' if empty else ''}.")
-    if nulls:
-        show_note(
-            f"{nulls:,} of {len(table.all_texts):,} rows have no text ({table.column!r} is null), the first "
-            f"{table.null_rows[0]}: their vectors are {'NaN' if is_npy else 'null'}."
-        )
-    if table.extra_columns and is_npy:
-        names = ", ".join(map(repr, table.extra_columns))
-        show_note(f"A .npy file contains only vectors: {names} of the input are dropped. Use .parquet or .jsonl.")
 
 
 def _note_prompt(encoder: Any, prompt: str | None) -> None:
@@ -217,14 +191,14 @@ def _encode_parts(sources: Sequence[str] | None, options: EncodeOptions, parts: 
         raise InputError("A folder of parts needs files, folders, patterns or addresses, not standard input.")
     from essent.bulk.run import encode as encode_parts
 
-    shared = ("recipe", "engine", "precision", "prompt", "normalize", "truncate_dim", "batch_size", "column", "strict")
-    fit_texts = None if options.fit is None else read_files(options.fit, options.column)
+    shared = ("recipe", "engine", "precision", "prompt", "normalize", "truncate_dim", "batch_size", "column")
+    command = "essent save -m MODEL -r RECIPE --fit FILE -o FOLDER"
+    opt.refuse({"--fit": options.fit}, f"is for a .npy file. For a folder of parts, save a fitted encoder: {command}")
     silence_libraries()
     result = encode_parts(
         sources,
         options.model,
         options.output,
-        fit=fit_texts,
         force=options.force,
         progress=not is_quiet(),
         options=options.options,

@@ -85,7 +85,6 @@ def evaluate(
         raise InputError("--fit needs a recipe to fit, but models as they are run none. Add one with --recipe.")
     named_columns = opt.parse_columns(columns)
     prepare_torch("essent evaluate")
-    from essent._core.hub import reach_model
     from essent.engine.choice import EngineChoice
     from essent.selection.evaluation import default_recipes
     from essent.selection.evaluation import evaluate as run_evaluation
@@ -96,8 +95,6 @@ def evaluate(
     EngineChoice(engine, precision)  # wrong ones are refused before data are read
     tasks = [load_task(name, data_folder, columns=named_columns) for name in expand_groups(data) or STS7]
     fit_texts = None if fit is None else read_files(fit, named_columns.get("text", "text"))
-    for name in dict.fromkeys(model[1:]):  # raise for a missing model before another has run for an hour
-        reach_model(name, run.options)
     settings: dict[str, Any] = {"engine": engine, "precision": precision, **run.options}
     settings["report"] = partial(_note_score, name_model=len(set(model)) > 1)
     runs = [run_evaluation(model, [], tasks, **settings)] if as_is else []

@@ -1,19 +1,16 @@
-"""Output files: checks before anything is computed, JSON, reports, and vectors in three formats."""
+"""Output files: checks before anything is computed, JSON, reports and vectors."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from essent._core.atomic import replacing_file
-from essent._core.lazy import optional_import
 from essent._core.registry import did_you_mean
 from essent.cli.console import is_stream, show_note
-from essent.cli.texts import TextTable
 from essent.errors import DataError
 
 if TYPE_CHECKING:
@@ -21,9 +18,6 @@ if TYPE_CHECKING:
 
     from essent.selection.leaderboard import Leaderboard
     from essent.tasks.result import Result
-
-EMBEDDING = "embedding"
-GROUP_ROWS = 65_536  # rows per row group of a Parquet file
 
 
 def check_output(path: Path | None, force: bool, suffixes: Sequence[str] = ()) -> None:
@@ -72,6 +66,14 @@ def write_json_file(path: Path | None, write: Callable[[Path], object]) -> None:
         write(path)
 
 
+def write_vectors(path: Path, vectors: np.ndarray) -> None:
+    """Write vectors (N,K) to a .npy file."""
+    import numpy as np
+
+    with replacing_file(path) as temporary:
+        np.save(temporary, vectors)
+
+
 # -- reports ----------------------------------------------------------------------------------------------------------
 
 
@@ -101,105 +103,3 @@ def write_page(
 
     write_report(results, path, searches=searches, comparisons=comparisons)
     show_note(f"Wrote {path}.")
-
-
-# -- vectors ----------------------------------------------------------------------------------------------------------
-
-
-def check_columns(output: Path, table: TextTable) -> None:
-    """Raise an error for columns that the output cannot represent, before anything is encoded.
-
-    Raises:
-        DataError: a column named `embedding`, or values that the format cannot represent.
-        MissingDependencyError: .parquet without pyarrow.
-    """
-    suffix = output.suffix.lower()
-    if suffix != ".npy" and EMBEDDING in table.columns:
-        raise DataError(
-            f"The input has a column {EMBEDDING!r}, the name of the output's vectors. Rename it, or write only the "
-            "vectors to a .npy file."
-        )
-    if suffix == ".parquet":
-        _arrow_columns(table)
-    if suffix == ".jsonl":
-        for name in table.extra_columns:
-            if any(isinstance(value, bytes) for value in table.columns[name]):
-                raise DataError(
-                    f"The column {name!r} contains bytes, which JSON cannot represent. Write a .parquet file."
-                )
-
-
-def write_vectors(path: Path, table: TextTable, vectors: np.ndarray) -> None:
-    """Write the vectors (M,K), float32, of a table's texts in the format of the suffix.
-
-    A row without a text has no vector: null, or NaN in a .npy file.
-    """
-    import numpy as np
-
-    has_text = np.array([text is not None for text in table.all_texts])  # (N,)
-    rows = vectors
-    if not has_text.all():
-        rows = np.full((len(has_text), vectors.shape[1]), np.nan, vectors.dtype)  # (N,K)
-        rows[has_text] = vectors
-    with replacing_file(path) as temporary:
-        WRITERS[path.suffix.lower()](temporary, table, rows, has_text)
-
-
-def _write_npy(path: Path, table: TextTable, rows: np.ndarray, has_text: np.ndarray) -> None:
-    import numpy as np
-
-    with path.open("wb") as file:
-        np.save(file, rows, allow_pickle=False)
-
-
-def _write_jsonl(path: Path, table: TextTable, rows: np.ndarray, has_text: np.ndarray) -> None:
-    from essent.tasks.result import plain
-
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        for index, values in enumerate(zip(*table.columns.values(), strict=True)):
-            row = plain(dict(zip(table.columns, values, strict=True)))
-            row[EMBEDDING] = rows[index].tolist() if has_text[index] else None
-            file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def _write_parquet(path: Path, table: TextTable, rows: np.ndarray, has_text: np.ndarray) -> None:
-    import numpy as np
-
-    arrow, parquet = optional_import("pyarrow", "data"), optional_import("pyarrow.parquet", "data")
-    columns = arrow.table(_arrow_columns(table))
-    field = arrow.field(EMBEDDING, arrow.list_(arrow.float32()))
-    width = rows.shape[1]
-    size = max(1, min(GROUP_ROWS, (2**31 - 1) // max(width, 1)))  # offsets within a row group are int32
-    with parquet.ParquetWriter(path, columns.schema.append(field)) as writer:
-        for start in range(0, len(rows), size):
-            has_vector = has_text[start : start + size]  # (n,)
-            values = arrow.array(rows[start : start + size][has_vector].ravel(), arrow.float32())
-            offsets = arrow.array(np.concatenate([[0], np.cumsum(has_vector) * width]), arrow.int32())
-            embedding = arrow.ListArray.from_arrays(offsets, values, mask=arrow.array(~has_vector))
-            writer.write_table(columns.slice(start, size).append_column(field, embedding))
-
-
-def _arrow_columns(table: TextTable) -> dict[str, Any]:
-    """Return the columns as Arrow arrays, with the types of the Parquet file that they were read from, if any.
-
-    Raises:
-        DataError: values of several types.
-    """
-    arrow = optional_import("pyarrow", "data")
-    arrays = {}
-    for name, values in table.columns.items():
-        arrow_type = arrow.string() if name == table.column else table.types.get(name)
-        try:
-            arrays[name] = arrow.array(values, arrow_type)
-        except (arrow.ArrowException, OverflowError) as error:
-            raise DataError(
-                f"The column {name!r} has values of several types ({error}). Write a .jsonl file."
-            ) from error
-    return arrays
-
-
-WRITERS: dict[str, Callable[[Path, TextTable, np.ndarray, np.ndarray], None]] = {
-    ".npy": _write_npy,
-    ".parquet": _write_parquet,
-    ".jsonl": _write_jsonl,
-}

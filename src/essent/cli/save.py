@@ -31,7 +31,6 @@ def save(
     calibrate: Annotated[list[Path] | None, Parameter(group=CALIBRATION)] = None,
     match_pairs: Annotated[list[str] | None, Parameter(group=CALIBRATION)] = None,
     match_score: Annotated[float | None, Parameter(group=CALIBRATION)] = None,
-    compare: Annotated[list[Path] | None, Parameter(group=opt.INPUTS)] = None,
     run: opt.Run = opt.Run(),
 ) -> None:
     """Save a model with its recipe as a folder.
@@ -47,7 +46,7 @@ def save(
     $ essent save -m bert-base-uncased -r "first-last | whiten:256" --fit corpus.txt -o my-model
     $ essent save -m bert-base-uncased -r mean --calibrate corpus.txt --match-pairs duplicates.csv -o my-model
     $ essent save -m my-model --format legacy -o for-servers
-    $ essent save -m my-model --format openvino --compare texts.txt -o my-model-openvino
+    $ essent save -m my-model --format openvino -o my-model-openvino
     $ essent save -m my-model --format openvino --precision int8 --calibrate texts.txt -o my-model-int8
     ```
 
@@ -65,7 +64,6 @@ def save(
             are quantized.
         match_pairs: Duplicates or scored pairs; calibrated similarities are then the probability of a match.
         match_score: Minimum score of a scored pair that counts as a match.
-        compare: Measure on these texts the graph's speedup over torch and its loss in similarity.
     """
     check_folder(output, run.force)
     match_options, is_graph = {"--match-pairs": match_pairs, "--match-score": match_score}, format in GRAPHS
@@ -77,22 +75,17 @@ def save(
             opt.refuse({"--calibrate": calibrate}, f"is for graphs in --precision int8 only, not {precision!r}.")
         runtime_of(format, precision)
     else:
-        graph_options = {"--compare": compare, "--precision": None if precision == "float32" else precision}
-        opt.refuse(graph_options, "is for graphs. Add --format openvino or --format onnx.")
+        graph_precision = None if precision == "float32" else precision
+        opt.refuse({"--precision": graph_precision}, "is for graphs. Add --format openvino or --format onnx.")
         if calibrate is None:
             opt.refuse(match_options, "needs --calibrate FILES with texts.")
     parsed = None if recipe is None else Recipe.parse(recipe)
-    fit_texts, calibration, compared = (
-        None if files is None else read_files(files, column) for files in (fit, calibrate, compare)
-    )
+    fit_texts, calibration = (None if files is None else read_files(files, column) for files in (fit, calibrate))
     prepare_torch("essent save")
     from essent._core.folders.files import GRAPH, check_replaceable
     from essent.encoder.encoder import Encoder, open_as_it_is
-    from essent.engine.gain import texts_to_compare
     from essent.verification.golden import verify
 
-    if compared is not None:
-        compared = texts_to_compare(compared)
     if is_graph:
         check_replaceable(output, GRAPH)
     pairs = read_labelled(match_pairs)
@@ -104,7 +97,7 @@ def save(
     elif needs_texts(encoder):
         raise NotFittedError(f"The recipe {str(encoder.recipe)!r} must be fitted on texts. Pass them with --fit FILE.")
     if is_graph:
-        _save_graph(encoder, output, format, precision, fit_texts or [], calibration, compared)
+        _save_graph(encoder, output, format, precision, fit_texts or [], calibration)
         return
     if calibration is not None:
         encoder.calibrate(calibration, pairs, match_score=match_score, show_progress_bar=wants_progress())
@@ -122,22 +115,17 @@ def _save_graph(
     precision: str,
     fit_texts: list[str],
     calibration: list[str] | None,
-    compared: list[str] | None,
 ) -> None:
-    """Compile and save a graph; print its loss or, with texts to compare, its speedup and loss."""
+    """Compile and save a graph, and print its loss."""
     from essent.engine.conversion import compile
-    from essent.engine.gain import compare as compare_speed
-    from essent.engine.gain import measure_loss, texts_to_judge
+    from essent.engine.loss import measure_loss, texts_to_judge
 
-    samples = [*(compared or []), *fit_texts]
-    compiled = compile(encoder, engine, precision=precision, calibration=calibration, texts=samples)
+    compiled = compile(encoder, engine, precision=precision, calibration=calibration, texts=fit_texts)
     compiled.save(str(output))
     megabytes = sum(file.stat().st_size for file in output.rglob("*") if file.is_file()) / 1e6
     show_note(f"{output}: {compiled.recipe}, {engine} {precision}, {megabytes:.1f} MB; load it with essent.load")
-    if compared is not None:
-        show_lines([str(compare_speed(compiled, encoder, compared, calibration=calibration or ()))])
-    elif compiled.loss is None:
-        show_note(f"{measure_loss(encoder, compiled, texts_to_judge(samples, ()))}.")
+    if compiled.loss is None:
+        show_note(f"{measure_loss(encoder, compiled, texts_to_judge(fit_texts, ()))}.")
 
 
 # -- fitting, also for `essent encode` ---------------------------------------------------------------------------------

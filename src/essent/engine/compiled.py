@@ -14,7 +14,7 @@ import numpy as np
 from essent._core.arguments import check_path
 from essent._core.display import text_progress
 from essent._core.lazy import needs_torch
-from essent.engine.gain import Loss, cosines
+from essent.engine.loss import Loss, cosines
 from essent.engine.numpy_encoder import Keep, NumpyEncoder
 from essent.engine.runtime import Batch, Runtime
 from essent.errors import EngineError

@@ -37,7 +37,7 @@ from essent._core.folders.rules import ANYTHING, SENTENCE_TRANSFORMERS, TEXT, WH
 from essent._core.lazy import needs_torch
 from essent._core.machine import SHORT
 from essent.engine.compiled import CompiledEncoder, check_golden
-from essent.engine.gain import Loss
+from essent.engine.loss import Loss
 from essent.engine.runtime import ALL_FILES, TOKENIZER_FILES, runtime_of
 from essent.errors import DamagedError, EngineError, ModelError
 from essent.recipe.tokens.ids import DROPPED, Frame

@@ -26,9 +26,9 @@ from essent.encoder.pipeline.module import RecipeModule
 from essent.engine.runtime import FILES, onnxruntime, openvino
 from essent.errors import EngineError, ModelError, RecipeError
 from essent.model.template import template_states
-from essent.recipe.shaping.affine import Affine, is_noise
+from essent.recipe.shaping.affine import Affine
 from essent.recipe.shaping.chain import Chain
-from essent.recipe.shaping.quantile import QuantileMap, QuantileUniform
+from essent.recipe.shaping.quantile import QuantileUniform
 from essent.recipe.sources.layers import format_mix
 from essent.recipe.tokens.ids import content_of
 from essent.recipe.types import Tokens
@@ -47,8 +47,8 @@ class Graph(nn.Module):
 
     Raises:
         NotFittedError: the recipe has learned parts and `fit` has not been called.
-        EngineError: template denoising without a maximum length, or a recipe that reads the masked-LM head or adds
-            several templates.
+        EngineError: template denoising without a maximum length, or a recipe that reads the masked-LM head, adds
+            several templates or has a quantile map.
     """
 
     def __init__(self, module: RecipeModule, tail: Sequence[nn.Module] = ()) -> None:
@@ -133,79 +133,24 @@ def all_template_states(module: RecipeModule, layer: int) -> torch.Tensor:
 
 
 def shaping_graph(chain: Chain) -> nn.Module:
-    """Convert the chain to modules that can be exported: affine maps in float32, the quantile map as searches."""
+    """Convert the chain to modules that can be exported: affine maps in float32.
+
+    Raises:
+        EngineError: a quantile map.
+    """
     parts: list[nn.Module] = []
     for step in chain.folded():
-        part = QuantileGraph(step.learned("quantiles_")) if isinstance(step, QuantileUniform) else step.module()
+        if isinstance(step, QuantileUniform):
+            raise EngineError(
+                f"The shaping step {step.spec()!r} cannot be converted: rounding to float32 moves values across close "
+                "quantiles. torch runs it (engine='torch')."
+            )
+        part = step.module()
         if isinstance(step, Affine):
             for name, values in list(part.named_buffers()):
                 part.register_buffer(name, values.float())
         parts.append(part)
     return nn.Sequential(*parts)
-
-
-class QuantileGraph(nn.Module):
-    """`essent.recipe.shaping.quantile.QuantileMap` by binary search over all quantiles, in float32 throughout.
-
-    Graph engines compute in float32: quantiles are rounded to float32 first, and slopes are computed from the rounded
-    ones, so that a value's level never jumps. A value within rounding of a quantile that several levels share maps to
-    the middle of these levels, like an equal one. A column with only rounding noise (all-MiniLM-L6-v2 has three) maps
-    to 0, like a constant column: its quantiles would be noise, and differ between engines.
-    """
-
-    rounding = 3e-6  # difference between an engine's values and torch's, relative to a column's range
-    low: torch.Tensor  # (D,): the first quantile
-    high: torch.Tensor  # (D,): the last quantile
-    tolerance: torch.Tensor  # (D,): rounding in the column's own unit
-    varies: torch.Tensor  # (D,): whether the column has more than noise
-    start: torch.Tensor  # (D,): index of a column's first row in the tables below
-    quantiles: torch.Tensor  # (D·Q,)
-    slope: torch.Tensor
-    level: torch.Tensor
-    tied_level: torch.Tensor  # of a value that equals the quantile: the middle of the levels that share it
-    is_tied: torch.Tensor  # whether the quantile equals the one before
-
-    def __init__(self, quantiles: np.ndarray) -> None:
-        super().__init__()
-        rounded = quantiles.astype(np.float32).astype(np.float64)  # (D,Q)
-        columns, self.count = rounded.shape
-        self.max_level = float(self.count > 1)
-        self.steps = [2**power for power in reversed(range(self.count.bit_length()))]
-        rise = np.diff(rounded, axis=1, append=rounded[:, -1:])
-        is_real = rise > np.finfo(np.float32).tiny
-        width = rounded[:, -1] - rounded[:, 0]  # (D,)
-        values = torch.from_numpy(np.ascontiguousarray(rounded.T))  # (Q,D)
-        tables = {
-            "low": rounded[:, 0],
-            "high": rounded[:, -1],
-            "tolerance": self.rounding * width,
-            "varies": ~is_noise(width, np.abs(rounded).max(axis=1)),
-            "start": np.arange(columns) * self.count,
-            "quantiles": rounded,
-            "slope": np.where(is_real, 1.0 / max(self.count - 1, 1) / np.where(is_real, rise, 1.0), 0.0),
-            "level": np.broadcast_to(np.linspace(0.0, 1.0, self.count), rounded.shape),
-            "tied_level": QuantileMap(quantiles)(values).numpy().T,
-            "is_tied": np.diff(rounded, axis=1, prepend=np.inf) == 0,
-        }
-        for name, table in tables.items():
-            kind = np.float32 if table.dtype.kind == "f" else table.dtype
-            self.register_buffer(name, torch.from_numpy(np.array(table, kind).reshape(-1)))
-
-    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Map each dimension of vectors (B,D) to its quantiles."""
-        clipped = torch.minimum(torch.maximum(vectors, self.low), self.high)  # (B,D)
-        index = torch.zeros_like(vectors, dtype=torch.int64)  # of the last quantile ≤ the value, up to rounding
-        for step in self.steps:
-            candidate = (index + step).clamp(max=self.count - 1)
-            is_reached = self.quantiles[self.start + candidate] <= clipped + self.tolerance
-            index = torch.where(is_reached, candidate, index)
-        row = self.start + index
-        excess = clipped - self.quantiles[row]
-        mapped = self.level[row] + self.slope[row] * excess
-        mapped = torch.where(self.is_tied[row] & (excess.abs() <= self.tolerance), self.tied_level[row], mapped)
-        mapped = torch.where(vectors > self.high + self.tolerance, torch.full_like(mapped, self.max_level), mapped)
-        is_zero = (vectors < self.low - self.tolerance) | ~self.varies
-        return torch.where(is_zero, torch.zeros_like(mapped), mapped).clamp(0.0, 1.0)
 
 
 # -- sentence-transformers models -------------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
 """The queue before the engine, and the engine's process as the HTTP process sees it.
 
 Batches are sent to the process, and the vectors that it returns are assigned to the requests of their texts. The
-process is killed if it is silent, takes too long for a batch, or sends anything but the answer to a batch. If it ends,
-all requests that wait for it are answered with an error at once, and a new process starts. The new process receives
-requests after it has reproduced the golden vectors.
+process is killed if it is silent, takes too long for a batch, or answers with other vectors than a batch needs. If it
+ends, all requests that wait for it are answered with an error at once, and a new process starts. The new process
+receives requests after it has reproduced the golden vectors.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import asyncio
 import itertools
 import logging
 import multiprocessing
-import pickle
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -28,7 +27,7 @@ from essent.errors import EngineError
 from essent.serving.schedule import TOKENS_PER_SECOND, Batch, Job, Schedule
 from essent.serving.schemas import RequestError, overloaded, unhealthy
 from essent.serving.settings import Settings
-from essent.serving.worker import BULK, QUICK, Source, digest, main
+from essent.serving.worker import BULK, QUICK, Source, main
 
 logger = logging.getLogger(__name__)
 AHEAD = 1  # bulk batches that are sent before a lane is free, so that no lane waits for the next batch
@@ -139,22 +138,15 @@ class Engine:
         for job in batch.jobs:
             job.started = job.started or batch.sent_at
         self.on_batch(batch)
-        sequences = [job.sequences[row] for job, row in batch.texts]
-        lengths = np.fromiter(map(len, sequences), np.int32, len(sequences))
-        message = pickle.dumps((number, lane, batch.model, lengths, np.concatenate(sequences, dtype=np.int32)))
-        batch.digest = digest(message)
         self.sent[number] = batch
-        self._sender.submit(connection.send_bytes, message)  # if the process has ended, `receive` notices
+        message = (number, lane, batch.model, [job.sequences[row] for job, row in batch.texts])
+        self._sender.submit(connection.send, message)  # if the process has ended, `receive` notices
 
-    def _assign_vectors(self, number: int, digest: bytes, vectors: np.ndarray) -> None:
+    def _assign_vectors(self, number: int, vectors: np.ndarray) -> None:
         """Assign the vectors (B,K) of a batch to the requests of its texts."""
         batch = self.sent.get(number)
-        if batch is None:
-            self.fail(f"it answered batch {number}, which was not sent")
-            return
-        expected = (len(batch.texts), self.sources[batch.model].dimensions)
-        if digest != batch.digest or vectors.shape != expected or vectors.dtype != np.float32:
-            self.fail(f"batch {number} was answered with other texts, or in another shape")
+        if batch is None or vectors.shape != (len(batch.texts), self.sources[batch.model].dimensions):
+            self.fail(f"batch {number} was not sent, or was answered with vectors of another shape")
             return
         del self.sent[number]  # only after validation: `fail` refuses the requests of all sent batches
         rate = batch.tokens / max(time.monotonic() - batch.sent_at, 1e-4)
@@ -295,39 +287,33 @@ class Engine:
 
     def receive(self, connection: Connection, loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
         """Pass every message of one process, and its end, to the loop; runs in a thread."""
-        reason = ""
+        message: tuple[Any, ...] = ()
         with connection:
-            while not reason:
+            while message[:1] != ("ended",):
                 try:
                     message = connection.recv()
                 except (EOFError, OSError) as error:
-                    reason = f"its process has ended: {type(error).__name__}"
-                except Exception as error:  # unpickling may raise anything
-                    reason = f"it sent something else than an answer: {error}"
+                    message = ("ended", f"its process has ended: {type(error).__name__}")
                 with suppress(RuntimeError):  # the loop is closed
-                    loop.call_soon_threadsafe(self._handle, ("ended", reason) if reason else message, ended)
+                    loop.call_soon_threadsafe(self._handle, message, ended)
 
-    def _handle(self, message: Any, ended: asyncio.Event) -> None:
+    def _handle(self, message: tuple[Any, ...], ended: asyncio.Event) -> None:
         """Handle a message of the process, see `essent.serving.worker`; ignore those of a process that has failed."""
         if ended.is_set():
             return
         self._last_message = time.monotonic()
         match message:
-            case ("beat",):
-                pass
-            case ("vectors", number, bytes() as digest, np.ndarray() as vectors):
-                self._assign_vectors(number, digest, vectors)
-            case ("error", int() as number, name) if number in self.sent:
+            case ("vectors", number, vectors):
+                self._assign_vectors(number, vectors)
+            case ("error", number, name):
                 batch = self.sent.pop(number)
                 logger.error("A batch of %s texts failed in the engine: %s.", len(batch.texts), name)
                 for job in batch.jobs:
                     self._refuse(job, RequestError(500, "The engine could not run these texts.", "engine_failed"))
                 self.pump()
-            case ("ready", dict() as lanes) if self._loaded is not None:
+            case ("ready", lanes) if self._loaded is not None:
                 self._loaded.set_result(lanes)
-            case ("failed", str() as reason) if self._loaded is not None:
+            case ("failed", reason) if self._loaded is not None:
                 self._loaded.set_exception(EngineError(reason))
-            case ("ended", str() as reason):
+            case ("ended", reason):
                 self.fail(reason)
-            case _:
-                self.fail("it sent something else than an answer")

@@ -70,6 +70,7 @@ async def rows_as_json(vectors: np.ndarray, as_base64: bool = False) -> list[byt
 async def embeddings(service: Served, body: schemas.EmbeddingsBody) -> Response:
     """Vectors of a text or of a list of texts, in their order."""
     model, prompt = service.find(body.model, body.prompt_name)
+    service.check_texts(body.input, "input[{}]".format)
     unit = body.dimensions is not None and model.description.unit_length  # OpenAI normalizes truncated vectors again
     embedded = await service.embed(model, body.input, prompt, dimensions=body.dimensions, unit=unit)
     rows = await rows_as_json(embedded.vectors, body.encoding_format == "base64")
@@ -107,8 +108,10 @@ def _model_object(service: Service, name: str) -> dict[str, Any]:
 async def embed(service: Served, body: schemas.EmbedBody) -> Response:
     """Vectors of a text or of a list of texts, of length 1 unless `normalize` is false."""
     model, prompt = service.find(body.model, body.prompt_name)
+    name_of = "inputs[{}]".format
+    service.check_texts(body.inputs, name_of)
     embedded = await service.embed(
-        model, body.inputs, prompt, name_of="inputs[{}]".format, truncate=body.truncate, cuts_start=body.cuts_start,
+        model, body.inputs, prompt, name_of=name_of, truncate=body.truncate, cuts_start=body.cuts_start,
         dimensions=body.dimensions, unit=body.normalize,
     )  # fmt: skip
     rows = await rows_as_json(embedded.vectors)
@@ -119,6 +122,7 @@ async def embed(service: Served, body: schemas.EmbedBody) -> Response:
 async def similarity(service: Served, body: schemas.SimilarityBody) -> Response:
     """The cosine of the source sentence with each of the other sentences."""
     source, others, parameters = body.inputs.source_sentence, body.inputs.sentences, body.parameters
+    service.check_texts([source], lambda _: "inputs.source_sentence")
     service.check_texts(others, "inputs.sentences[{}]".format)
     model, prompt = service.find(body.model, parameters.prompt_name)
     embedded = await service.embed(
@@ -240,10 +244,13 @@ async def explain(service: Served, body: schemas.ExplainBody) -> Response:
 async def compare(service: Served, body: schemas.CompareBody) -> Response:
     """The cosine of each pair, its calibrated meaning if the model is calibrated, and typical cosines of the model."""
     model, prompt = service.find(body.model, body.prompt_name)
-    embedded = await service.embed(
-        model, list(chain.from_iterable(body.pairs)), prompt,
-        name_of=lambda row: f"pairs[{row // 2}][{row % 2}]", unit=True,
-    )  # fmt: skip
+    texts = list(chain.from_iterable(body.pairs))
+
+    def name_of(row: int) -> str:
+        return f"pairs[{row // 2}][{row % 2}]"
+
+    service.check_texts(texts, name_of)
+    embedded = await service.embed(model, texts, prompt, name_of=name_of, unit=True)
     scores = np.clip(np.einsum("nk,nk->n", embedded.vectors[0::2], embedded.vectors[1::2]), -1, 1)
     compared = {"model": model.name, "scores": scores, "typical": service.typical.get(model.name, [])}
     if model.calibration is not None:

@@ -18,13 +18,16 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 
-from essent._core.lazy import optional_import
+from essent._core.folders.contents import is_exported_folder
+from essent._core.lazy import check_torch, optional_import
 from essent._core.machine import cores
-from essent.errors import EngineError, InputError, ModelError
+from essent.engine.choice import EngineChoice
+from essent.errors import EngineError, InputError, MissingDependencyError, ModelError
 from essent.serving.prepared import Prepared, named
 from essent.serving.prepared import prepare as prepare_here
 from essent.serving.settings import Settings
 from essent.serving.worker import ignore_stop_signals
+from essent.static.encoder import open_encoder
 
 logger = logging.getLogger(__name__)
 STOPPING = (signal.SIGTERM, signal.SIGINT)
@@ -60,6 +63,7 @@ def serve(
     if not sources or len(dict(sources)) < len(sources):
         names = ", ".join(name for name, _ in sources) or "none"
         raise InputError(f"Expected models with different names, NAME=MODEL; got {names}.")
+    _check_installed([source for _, source in sources], EngineChoice(settings.engine, settings.precision))
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete with the engine's
     for kind in STOPPING:
         signal.signal(kind, signal.default_int_handler)  # raises KeyboardInterrupt until uvicorn handles the signals
@@ -74,6 +78,16 @@ def serve(
         note("Stopped before it had started.")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_installed(models: Sequence[str], choice: EngineChoice) -> None:
+    """Raise MissingDependencyError if one of the models needs torch, which is not installed, before any is prepared."""
+    try:
+        check_torch("A model")
+    except MissingDependencyError:
+        for model in models:
+            if not is_exported_folder(model):
+                open_encoder(model, choice)  # a static encoder, or the error
 
 
 def prepare(model: str, engine: str, folder: Path, precision: str = "auto") -> Prepared:

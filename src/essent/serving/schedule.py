@@ -52,7 +52,7 @@ class Job:
 
 @dataclass
 class Batch:
-    """Texts that run together, each as (request, row); sending the batch sets `lane`, `digest` and `sent_at`."""
+    """Texts that run together, each as (request, row); sending the batch sets `lane` and `sent_at`."""
 
     model: str
     is_query: bool
@@ -60,7 +60,6 @@ class Batch:
     texts: list[tuple[Job, int]]
     tokens: int = 0
     lane: str = ""
-    digest: bytes = b""
     sent_at: float = 0.0
 
 

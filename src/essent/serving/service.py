@@ -251,7 +251,7 @@ class Service:
         self, model: Prepared, texts: list[str], prompt: str = "", *, name_of: NameOf = "input[{}]".format,
         truncate: bool | None = None, cuts_start: bool | None = None, dimensions: int | None = None, unit: bool = False,
     ) -> Embedded:  # fmt: skip
-        """Return the vectors of a request's texts, equal to those of the encoder's `encode`.
+        """Return the vectors of a request's texts, equal to those of the encoder's `encode`; see also `check_texts`.
 
         Args:
             prompt: text before every text.
@@ -262,9 +262,8 @@ class Service:
             unit: whether to scale the vectors to length 1.
 
         Raises:
-            RequestError: no text, too long, too many, overloaded, timed out, or no engine.
+            RequestError: texts too long, too many dimensions, overloaded, timed out, or no engine.
         """
-        self.check_texts(texts, name_of)
         if dimensions is not None and dimensions > (available := model.description.dimensions):
             message = f"dimensions={dimensions}: the vectors of {model.name} have {available} dimensions."
             raise RequestError(400, message, param="dimensions")
@@ -309,7 +308,7 @@ class Service:
             sequences = reading.truncate(distinct, sequences, limit, cuts_start)
         if (total := int(tokens.sum())) > (allowed := self.settings.max_request_tokens):
             message = f"The request has {total:,} tokens; at most {allowed:,} are allowed. Send it in parts."
-            raise RequestError(400, message, "max_tokens_per_request", "input")
+            raise RequestError(400, message, "max_tokens_per_request", name_of(len(texts) - 1).partition("[")[0])
         tokenized = time.monotonic()
         vectors, waiting = await self.compute(model, sequences, checking)
         if not np.isfinite(vectors).all():

@@ -3,20 +3,17 @@
 One thread receives batches, one per lane runs them, one sends the heartbeats. The process ends when the HTTP process
 has ended, and when memory runs out, so that the next process can use all of it.
 
-Messages pass through a `multiprocessing.connection`. A batch is the pickle of its number, lane, model, the lengths (B,)
-and the ids of all texts, int32. Answers are tuples that start with their kind: ("vectors", number, digest, vectors
-(B,K) float32), with the digest of the batch as it was received; ("error", number, message); ("beat",); ("ready",
-lanes); ("failed", message).
+Messages pass through a `multiprocessing.connection`. A batch is a tuple of its number, lane, model and the ids of each
+text (T,) int32. Answers are tuples that start with their kind: ("vectors", number, vectors (B,K) float32); ("error",
+number, message); ("beat",); ("ready", lanes); ("failed", message).
 """
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import itertools
 import logging
 import os
-import pickle
 import queue
 import signal
 import sys
@@ -29,7 +26,7 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -44,7 +41,8 @@ QUICK, BULK = "quick", "bulk"
 PRIMITIVES = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
 MAX_PRIMITIVES = 128
 BULK_NICENESS = 19  # added to the niceness of bulk threads; they still run between the batches of queries
-Runner = Callable[[list[np.ndarray]], np.ndarray]  # from ids of texts (T,) each to vectors (B,K)
+Runner: TypeAlias = Callable[[list[np.ndarray]], np.ndarray]  # from ids of texts (T,) each to vectors (B,K)
+Queue: TypeAlias = "queue.SimpleQueue[tuple[int, str, list[np.ndarray]]]"  # of batches: number, model, ids of texts
 
 
 @dataclass(frozen=True)
@@ -57,11 +55,6 @@ class Source:
     pad_id: int
     dimensions: int
     max_seq_length: int | None = None
-
-
-def digest(message: bytes) -> bytes:
-    """Return the digest of a batch as it is sent: number, model, every id in its position."""
-    return hashlib.blake2b(message, digest_size=16).digest()
 
 
 def ignore_stop_signals() -> None:
@@ -90,7 +83,7 @@ def main(connection: Connection, sources: dict[str, Source], threads: int) -> No
         send("failed", f"{type(error).__name__}: {error}")
         return
     lanes = {kind: min(len(runners[kind]) for runners in models.values()) for kind in (QUICK, BULK)}
-    queues: dict[str, queue.SimpleQueue[bytes]] = {kind: queue.SimpleQueue() for kind in lanes}
+    queues: dict[str, Queue] = {kind: queue.SimpleQueue() for kind in lanes}
     for kind, count in lanes.items():
         for lane in range(count):
             lane_runners = {name: runners[kind][lane] for name, runners in models.items()}
@@ -98,10 +91,10 @@ def main(connection: Connection, sources: dict[str, Source], threads: int) -> No
     send("ready", lanes)
     while True:
         try:
-            message = connection.recv_bytes()
+            number, lane, model, sequences = connection.recv()
         except (EOFError, OSError):
             os._exit(0)  # nobody waits for the batches that run
-        queues[pickle.loads(message)[1]].put(message)  # noqa: S301  from the parent process
+        queues[lane].put((number, model, sequences))
 
 
 def _send_heartbeats(send: Callable[..., None]) -> None:
@@ -114,12 +107,10 @@ def _send_heartbeats(send: Callable[..., None]) -> None:
                 ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
-def _run_batches(batches: queue.SimpleQueue[bytes], runners: dict[str, Runner], send: Callable[..., None]) -> None:
+def _run_batches(batches: Queue, runners: dict[str, Runner], send: Callable[..., None]) -> None:
     while True:
-        message = batches.get()
-        number, _, model, lengths, ids = pickle.loads(message)  # noqa: S301
+        number, model, sequences = batches.get()
         try:
-            sequences = np.split(ids, np.cumsum(lengths)[:-1])
             vectors = np.ascontiguousarray(runners[model](sequences), np.float32)
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
@@ -128,7 +119,7 @@ def _run_batches(batches: queue.SimpleQueue[bytes], runners: dict[str, Runner], 
                 os._exit(OUT_OF_MEMORY)
             send("error", number, type(error).__name__)
         else:
-            send("vectors", number, digest(message), vectors)
+            send("vectors", number, vectors)
 
 
 # -- models -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The health checks of texts, folders, vectors, this machine and other servers.
+"""The health checks of texts, folders, vectors and other servers.
 
 A check is a generator of problems, listed in CHECKS; the first line of its docstring states when it
 reports a problem.
@@ -15,18 +15,14 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-import torch
 
-from essent._core.machine import cores, has_bfloat16
 from essent._core.registry import did_you_mean
 from essent._core.types import TextsLike
 from essent.encoder.encoder import Encoder
 from essent.encoder.saving.save import LEGACY_FLAGS
-from essent.engine.compiled import CompiledEncoder
 from essent.errors import InputError
 from essent.model.loading import POOLING
 from essent.recipe.recipe import Recipe
@@ -37,7 +33,6 @@ from essent.verification.vectors import (
     dead_dimensions,
     dominating_dimension,
     finite,
-    float16,
     length_bias,
     negation,
 )
@@ -182,45 +177,6 @@ def _with_pooling(model: ModelUnderTest, mode: str) -> str:
     return model.command(f"essent save -m MODEL -r {shlex.quote(str(recipe))} -o fixed")
 
 
-# -- this machine -----------------------------------------------------------------------------------------------------
-
-SLOW = ("float64", "float16")  # on a CPU
-
-
-def speed(model: ModelUnderTest) -> Iterator[Problem]:
-    """The model is slower than necessary on this machine: number format, threads, engine."""
-    encoder = model.encoder
-    if isinstance(encoder, CompiledEncoder) or encoder.device.type != "cpu":
-        return
-    stored = str(model.config.get("dtype") or model.config.get("torch_dtype") or "float32")
-    if stored in SLOW or (stored == "bfloat16" and not has_bfloat16("cpu")):
-        yield Problem(
-            f"config.json declares {stored}, which plain sentence-transformers computes more slowly on this CPU than "
-            "float32; essent reads the weights as float32.",
-            'Set "dtype": "float32" in config.json, or SentenceTransformer(…, model_kwargs={"dtype": "float32"}).',
-            fault=False,
-            figures={"dtype": stored},
-        )
-    threads, available = torch.get_num_threads(), cores()
-    if threads < available:
-        yield Problem(
-            f"torch uses {threads} of {available} cores.",
-            f"Unset OMP_NUM_THREADS, or call torch.set_num_threads({available}).",
-            fault=False,
-            figures={"threads": threads, "cores": available},
-        )
-    runs_transformer = not isinstance(encoder, Encoder) or encoder.module.plan.required.depth is not None
-    if runs_transformer and find_spec("openvino") is not None:
-        yield Problem(
-            "The model runs in torch; OpenVINO is installed and faster on a CPU, especially for single texts.",
-            model.command(
-                "essent save -m MODEL --format openvino -o graph --compare texts.txt, which measures the speedup"
-                + ("; this CPU has bfloat16: --precision bfloat16" if has_bfloat16("cpu") else "")
-            ),
-            fault=False,
-        )
-
-
 # -- other servers ----------------------------------------------------------------------------------------------------
 
 SERVED = ("Transformer", "Pooling", "Normalize")
@@ -290,7 +246,7 @@ CHECKS: dict[str, Callable[[ModelUnderTest], Iterator[Problem]]] = {
     check.__name__.replace("_", "-"): check
     for check in (
         capacity, truncation, unknown_tokens, prompts, pooling, finite, anisotropy, dead_dimensions,
-        dominating_dimension, length_bias, negation, float16, speed, servers,
+        dominating_dimension, length_bias, negation, servers,
     )
 }  # fmt: skip
 # Checks whose faults explain faults of other checks, the deepest cause first. Wrong pooling changes all vectors;
@@ -302,7 +258,6 @@ CAUSES = {
     "length-bias": ("pooling", "dominating-dimension"),
     "negation": ("pooling",),
 }
-NEED_FINITE_VECTORS = (*CAUSES, "float16")
 
 
 def find_problems(name: str, texts: TextsLike | None, skip: Sequence[str], options: dict[str, Any]) -> Report:
@@ -317,7 +272,7 @@ def find_problems(name: str, texts: TextsLike | None, skip: Sequence[str], optio
     problems: list[Problem] = []
     checks = [check for check in CHECKS if check not in skip]
     for check in list(checks):
-        if check in NEED_FINITE_VECTORS and any(problem.check == "finite" for problem in problems):
+        if check in CAUSES and any(problem.check == "finite" for problem in problems):
             checks.remove(check)
         else:
             problems += [replace(problem, check=check) for problem in CHECKS[check](model)]

@@ -22,7 +22,7 @@ from essent._core.hub import folder_of
 from essent._core.lazy import check_torch
 from essent.engine.compiled import TOLERANCES, largest_difference
 from essent.engine.files import load, read_graph_metadata
-from essent.engine.gain import cosines
+from essent.engine.loss import cosines
 from essent.errors import EssentError, InputError, MissingDependencyError, ModelError, VerificationError
 from essent.static.encoder import StaticEncoder
 
@@ -188,7 +188,7 @@ def compare_with_server(model: str, url: str, **options: Any) -> dict[str, Any]:
     """Compare a server's vectors with those of a folder or hub model.
 
     Args:
-        model: a folder of `Encoder.save`, compared by its golden vectors; any other model is loaded.
+        model: a folder of `Encoder.save`, compared by its golden vectors; a graph or any other model is loaded.
         url: address of a server with OpenAI's `/v1/embeddings` (essent, vLLM, TEI, Infinity …). The environment
             variable OPENAI_API_KEY, if set, is sent as bearer token.
         options: keyword arguments of SentenceTransformer, for a model that is loaded.
@@ -239,7 +239,7 @@ def compare_with_server(model: str, url: str, **options: Any) -> dict[str, Any]:
 def check_address(url: str) -> None:
     """Raise InputError for anything but an http(s) address."""
     if not url.startswith(("http://", "https://")):
-        raise InputError(f"--against {url!r}: must be the address of a server, such as http://127.0.0.1:8080.")
+        raise InputError(f"{url!r} is not the address of a server, such as http://127.0.0.1:8080.")
 
 
 def _expected(model: str, options: dict[str, Any]) -> tuple[list[str], np.ndarray]:
@@ -247,6 +247,10 @@ def _expected(model: str, options: dict[str, Any]) -> tuple[list[str], np.ndarra
     if is_essent_folder(model, {}):
         state = folder_of(model, {}) / STATE_FOLDER
         texts, vectors = read_about(state / ABOUT)["golden_texts"], read_arrays(state / ARRAYS)["golden"]
+    elif is_exported_folder(model):
+        graph: Any = load(model)
+        texts = graph.golden[0]
+        vectors = graph.encode(texts, show_progress_bar=False)  # its golden vectors are without the default prompt
     else:
         from essent.encoder.encoder import open_as_it_is
         from essent.encoder.saving.save import GOLDEN_TEXTS

@@ -22,7 +22,7 @@ class Problem:
     Attributes:
         message: the problem.
         fix: the command or line of code that fixes it.
-        fault: True if it makes vectors wrong or bad; False for advice on speed and other servers.
+        fault: True if it makes vectors wrong or bad; False for advice on other servers.
         figures: the measured numbers, for scripts.
         check: name of the check that reports it.
         cause: name of the check whose fault explains this one and must be fixed first; "" if there is none.
@@ -30,7 +30,7 @@ class Problem:
     Example:
         >>> from essent import check
         >>> texts = ["A short text.", "A long text. " * 300]
-        >>> report = check("sentence-transformers/all-MiniLM-L6-v2", texts, skip=["speed", "float16"])
+        >>> report = check("sentence-transformers/all-MiniLM-L6-v2", texts)
         >>> problem = report.problems[0]
         >>> problem.check, problem.fault, problem.figures["cut"]
         ('truncation', True, 0.5)
@@ -64,11 +64,11 @@ class Report:
     Example:
         >>> from essent import check
         >>> texts = ["A man plays a flute.", "Two dogs run."]
-        >>> report = check("sentence-transformers/all-MiniLM-L6-v2", texts, skip=["speed"])
+        >>> report = check("sentence-transformers/all-MiniLM-L6-v2", texts)
         >>> report.healthy, report.texts, "truncation" in report.checks
         (True, 2, True)
         >>> list(report.summary())[1]
-        'mean | normalize; 13 checks on 2 texts'
+        'mean | normalize; 12 checks on 2 texts'
     """
 
     model: str
@@ -156,7 +156,7 @@ def check(
     Example:
         >>> from essent import check
         >>> texts = ["A man plays a flute.", "Two dogs run."]
-        >>> report = check("sentence-transformers/all-MiniLM-L6-v2", texts, skip=["speed"])
+        >>> report = check("sentence-transformers/all-MiniLM-L6-v2", texts)
         >>> report.healthy
         True
         >>> [(problem.check, problem.fix) for problem in report.problems if problem.fault]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import operator
 import shlex
 from collections.abc import Callable, Iterator
@@ -10,7 +9,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules.tokenizer import WordTokenizer
@@ -26,7 +24,6 @@ from essent.encoder.encoder import Encoder, open_as_it_is
 from essent.encoder.saving.save import LEGACY_FLAGS
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.files import load
-from essent.engine.gain import cosines
 from essent.errors import InputError
 from essent.recipe.tokens.ids import unknown_token
 from essent.tasks.base import unit_rows
@@ -45,9 +42,6 @@ RANDOM_PAIRS = 20_000
 MIN_TEXTS = 20  # fewer texts may have something in common by chance
 NEGATION = 0.5  # chance level of negation against synonym; the whole 95 % interval must lie above it
 FOREIGN = 0.2  # unknown share of the tokens of the English minimal pairs: above it, they do not apply to the model
-LARGEST = float(torch.finfo(torch.float16).max)  # 65,504
-SAME = 0.99  # cosine with float32: below it, the loss is more than half precision's rounding
-N_LONGEST = 8  # texts computed in float16
 
 
 class ModelUnderTest:
@@ -253,35 +247,4 @@ def negation(model: ModelUnderTest) -> Iterator[Problem]:
                 "from your sentences), or rerank the best pairs with a cross-encoder"
             ),
             figures={"share": wins.share, "low": wins.low, "high": wins.high},
-        )
-
-
-def float16(model: ModelUnderTest) -> Iterator[Problem]:
-    """In float16, a weight or hidden state is infinite, or the vectors differ."""
-    if isinstance(model.encoder, CompiledEncoder):
-        return
-    weights = [p.detach() for p in model.encoder.parameters() if p.is_floating_point()]
-    largest = max((float(p.abs().max()) for p in weights if p.numel()), default=0.0)
-    fix = "Use float32, or bfloat16, which has float32's range: essent save --format openvino --precision bfloat16."
-    if largest > LARGEST:
-        yield Problem(
-            f"A weight of {largest:,.0f} is infinite in float16, whose maximum is {LARGEST:,.0f}.",
-            fix,
-            figures={"largest": largest},
-        )
-        return
-    texts = sorted(model.texts, key=len)[-N_LONGEST:]
-    exact = np.asarray(model.encoder.encode(texts, show_progress_bar=False), np.float64)
-    try:
-        half = copy.deepcopy(model.encoder).half()
-        halved = np.asarray(encode_allowing_nonfinite(partial(half.encode, texts, show_progress_bar=False)), np.float64)
-    except (RuntimeError, NotImplementedError):
-        return  # this device lacks an operation in float16, so the model never runs in float16 here
-    if not np.isfinite(halved).all():
-        yield Problem("In float16, hidden states overflow: the vectors are infinite or undefined.", fix)
-    elif (lowest := float(cosines(exact, halved).min())) < SAME:
-        yield Problem(
-            f"In float16, the vectors differ: the lowest cosine with float32 is {lowest:.3f}.",
-            fix,
-            figures={"lowest_cosine": lowest},
         )
