@@ -97,9 +97,8 @@ lab explain dogs "" -m TINY ~ second sentence is empty
 lab explain mask -m x ~ Pass texts
 lab explain mask -m x dogs --json results.json ~ already exists
 lab explain bias -m TINY -o texts.txt ~ is a file
-lab templates -m TINY -d my-pairs.jsonl --t5 x ~ --t5 is for --method generate
-lab templates -m TINY -d my-pairs.jsonl --method generate --grammar promptbert ~ --grammar is for --method greedy
-lab templates -m TINY -d my-pairs.jsonl --method generate ~ needs a T5
+lab templates -m TINY -d my-pairs.jsonl --longest 9 ~ --longest needs a T5
+lab templates -m TINY -d my-pairs.jsonl --t5 x --grammar promptbert ~ --grammar and --t5 exclude each other
 """
 FILES = {
     "one.txt": "one sentence\n",
