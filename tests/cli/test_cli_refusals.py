@@ -84,8 +84,6 @@ lab minimal-pairs evaluate -m TINY -d bad.tsv --fit texts.txt ~ Add one with --r
 lab minimal-pairs evaluate -m TINY -d bad.tsv --report heros.jpg ~ .png
 lab minimal-pairs evaluate -m TINY -d bad.tsv ~ bad.tsv, line 3
 lab minimal-pairs build -t none.txt -o pairs.jsonl ~ does not exist
-lab minimal-pairs fit none.csv -m x -o fitted.txt ~ .json
-lab minimal-pairs sheet none.jsonl -o sheet.csv ~ does not exist
 lab explain dogs -m x ~ essent lab explain needs SECOND. See
 train texts.txt -m x -o y ~ essent train does not take the argument 'texts.txt' in this place
 lab explain dogs cats -m x -o pair.jpg ~ unknown format '.jpg'
