@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from improvement_helpers import duplicates
 
-from essent.improvement.summary import _measured_gain, purpose, suggested
+from essent.improvement.summary import _measured_gain, _unused, purpose, suggested
 from essent.selection.topics import misfit
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.examples import Example
@@ -36,6 +39,19 @@ def test_the_worth_of_a_choice_is_of_measured_cases() -> None:
     assert _measured_gain("clusters", 0.75) == _measured_gain("clusters", 0.97)
     assert "of 20 cases" in raw
     assert "on queries made from pairs" in _measured_gain("retrieval", 0.75)
+
+
+@pytest.mark.parametrize(
+    ("spent", "budget", "used"),
+    [
+        (90.2, 90.0, "90 of 90 s, 0.2 s more than the budget"),
+        (181.0, 180.0, "3.0 of 3.0 minutes, 1.0 s more than the budget"),
+        (120.0, 180.0, "2.0 of 3.0 minutes"),
+    ],
+)
+def test_a_budget_that_was_exceeded_is_reported(spent: float, budget: float, used: str) -> None:
+    run: Any = SimpleNamespace(settings={"seconds": budget}, missing={}, complete=["all is done"], untrained="")
+    assert [*_unused(run, spent)] == [f"Used: {used}. Nothing is left to do: all is done."]
 
 
 @pytest.mark.parametrize(("seconds", "budget"), [(59.0, "1m"), (61.0, "2m"), (1000.0, "20m"), (50_000.0, "14h")])
