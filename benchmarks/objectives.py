@@ -13,6 +13,7 @@ import json
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 import datasets
@@ -25,7 +26,7 @@ from essent.model.backbone import Backbone
 from essent.tasks.locate import load_pairs
 from essent.tasks.pairs import PairTask
 from essent.training.examples import as_examples
-from essent.training.run import Spread, open_encoder, tokenizer_kind, train
+from essent.training.run import open_encoder, tokenizer_kind, train
 from essent.training.settings import OBJECTIVES, resolve_settings
 
 BEFORE = "before"
@@ -76,7 +77,8 @@ def shown(found: dict[str, list[dict[str, dict[str, float]]]], task: str) -> Non
     """Print one table: recipes by trainings."""
     print(f"\n{task}\n| recipe | {' | '.join(found)} |\n|---|{'--:|' * len(found)}")
     for row in found[BEFORE][0]:
-        cells = [str(Spread(tuple(run[row][task] for run in runs))) for runs in found.values()]
+        scores = [[run[row][task] for run in runs] for runs in found.values()]
+        cells = [f"{mean(cell):.2f}" + (f" ± {stdev(cell):.2f}" if len(cell) > 1 else "") for cell in scores]
         print(f"| {row} | {' | '.join(cells)} |", flush=True)
 
 

@@ -37,9 +37,8 @@ def lines_of(page: Path) -> list[list[str]]:
 
 
 def test_every_command_has_an_example() -> None:
-    """All but one, whose file a person fills in: tests/lab/minimal_pairs/test_build_command.py runs it."""
     run = {" ".join(["essent", *words[:many]]) for page in PAGES for words in lines_of(page) for many in (1, 2, 3)}
-    assert {name for name, _ in commands()} - run == {"essent lab minimal-pairs fit"}
+    assert not {name for name, _ in commands()} - run
 
 
 def recipes_in(page: Path) -> Iterator[Recipe]:

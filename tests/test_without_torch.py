@@ -193,8 +193,6 @@ COMMANDS = {
     "lab minimal-pairs evaluate": "-m static -d pairs.jsonl",
     "lab minimal-pairs build": "-t texts.txt -o made.tsv",
     "lab minimal-pairs check": "pairs.jsonl",
-    "lab minimal-pairs sheet": "pairs.jsonl -o made.tsv",
-    "lab minimal-pairs fit": "made.tsv -o made.json -m bert-base-uncased",
     "lab pretrain": "-t texts.txt -o made",
     "lab templates": "-m bert-base-uncased --data pairs.jsonl",
     "encode": "texts.txt -m other -o made.npy",

@@ -101,11 +101,11 @@ def test_mask(tiny: str, tmp_path: Path) -> None:
     assert "a [red] cat" in done.stdout
 
 
-def test_bias(tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> None:
+def test_bias(tiny: str, lines: Path, tmp_path: Path) -> None:
     folder = tmp_path / "bias"
-    done = run("lab", "explain", "bias", "-m", tiny, "--texts", lines, "--data", pairs, "-o", folder)
+    done = run("lab", "explain", "bias", "-m", tiny, "--texts", lines, "-o", folder)
     assert sorted(path.name for path in folder.iterdir()) == ["bias.json", "bias.png", "bias.svg", "bias.txt"]
-    assert [[*row["spearman"]] for row in read_json(folder / "bias.json")["sentences"]] == [["my-pairs"]] * 2
+    assert [row["name"] for row in read_json(folder / "bias.json")["maps"]] == ["input word embeddings"]
     assert "average cosine" in done.stdout
     assert "average cosine" in (folder / "bias.txt").read_text("utf-8")
     assert "not empty" in error("lab", "explain", "bias", "-m", tiny, "-o", folder)
@@ -114,7 +114,7 @@ def test_bias(tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> None:
 def test_generated_templates(tiny: str, pairs: Path, t5: str, tmp_path: Path) -> None:
     words = tmp_path / "words.csv"
     words.write_text("word,definition\nmoon,a ball far from the earth\ndog,it runs and plays\n", "utf-8")
-    out, options = tmp_path / "out.json", ("--method", "generate", "--definitions", words, "--t5", t5, "--longest", 2)
+    out, options = tmp_path / "out.json", ("--definitions", words, "--t5", t5, "--longest", 2)
     run("lab", "templates", "-m", tiny, "-d", pairs, *options, "--work", tmp_path, "--candidates", 300, "--json", out)
     values = read_json(out)
     templates = [row["template"] for row in values["generated"]]

@@ -61,8 +61,6 @@ lab reproduce stankevicius-A1 --only-columns XX ~ Known: T0, T4, BERT
 lab minimal-pairs evaluate -m TINY -d bad.tsv --fit texts.txt ~ Add one with --recipe
 lab minimal-pairs evaluate -m TINY -d bad.tsv --report heros.jpg ~ .png
 lab minimal-pairs build -t none.txt -o pairs.jsonl ~ does not exist
-lab minimal-pairs fit none.csv -m x -o fitted.txt ~ .json
-lab minimal-pairs sheet none.jsonl -o sheet.csv ~ does not exist
 lab explain dogs -m x ~ essent lab explain needs SECOND. See
 train texts.txt -m x -o y ~ essent train does not take the argument 'texts.txt' in this place
 lab explain dogs cats -m x -o pair.jpg ~ unknown format '.jpg'
@@ -72,9 +70,8 @@ lab explain dogs cats -m TINY -r "mean | zscore" ~ --fit FILE
 lab explain mask -m x ~ Pass texts
 lab explain mask -m x dogs --json results.json ~ already exists
 lab explain bias -m TINY -o texts.txt ~ is a file
-lab templates -m TINY -d my-pairs.jsonl --t5 x ~ --t5 is for --method generate
-lab templates -m TINY -d my-pairs.jsonl --method generate --grammar promptbert ~ --grammar is for --method greedy
-lab templates -m TINY -d my-pairs.jsonl --method generate ~ needs a T5
+lab templates -m TINY -d my-pairs.jsonl --longest 9 ~ --longest needs a T5
+lab templates -m TINY -d my-pairs.jsonl --t5 x --grammar promptbert ~ --grammar and --t5 exclude each other
 """
 FILES = {
     "one.txt": "one sentence\n",

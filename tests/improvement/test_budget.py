@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from essent.improvement.budget import (
 )
 from essent.improvement.metric import Inputs, Metric
 from essent.improvement.plan import SHARES, parse_budget, space_of
+from essent.improvement.results import smallest_good
 from essent.improvement.run import FORMAT, Journal, Run
 from essent.model.capabilities import ModelCapabilities
 from essent.model.loading import read_capabilities
@@ -101,6 +103,23 @@ def test_the_journal_measures_the_seconds_of_a_step(tmp_path: Path, monkeypatch:
     journal = Journal(tmp_path, {}, force=False)
     journal.folder.mkdir()
     assert journal.once("train", lambda: {"seconds": 0.5, "steps": 8}) == {"seconds": 7.0, "steps": 8}
+
+
+def test_starting_over_removes_earlier_results(tmp_path: Path) -> None:
+    """The new run may have no time for a static table or a graph."""
+    Journal(tmp_path, {}, force=False).once("plan", dict)
+    for name in ("encoder", "static", "graph", "mine"):
+        (tmp_path / name).mkdir()
+    Journal(tmp_path, {"budget": "1s"}, force=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("scores", "name"),
+    [((80.0, 79.0, 78.5, 60.0), "c"), ((-2.0, -3.0, -4.0, -5.0), "a"), ((math.nan,) * 4, "a"), ((80.0,), "a")],
+)
+def test_the_smallest_good_table(scores: tuple[float, ...], name: str) -> None:
+    assert smallest_good(dict(zip("abcd", scores, strict=False))) == name
 
 
 def test_a_resumed_run_repeats_a_decision(run_at: Any) -> None:

@@ -24,6 +24,7 @@ from essent.improvement import budget, plan, steps
 from essent.improvement.metric import read_inputs
 from essent.improvement.results import Improved
 from essent.improvement.run import Run
+from essent.selection.leaderboard import Leaderboard
 from essent.tasks.pairs import PairTask
 
 TEXTS = make_texts(90)
@@ -126,10 +127,14 @@ def test_for_clusters_a_search_chooses(
     arguments: dict[str, Any] = {"use": "clusters", "options": CPU, "budget": "10m"}
     lines: list[str] = []
     original, best = steps.search_recipes, "static | normalize"
+
+    def search(*arguments: Any, **settings: Any) -> Leaderboard:
+        """Rank the recipe first."""
+        board = original(*arguments, **settings)
+        return replace(board, trials=tuple(sorted(board.trials, key=lambda t: str(t.recipe) != best)), kept=None)
+
     monkeypatch.setattr(steps, "MIN_LEAD", -1.0)
-    monkeypatch.setattr(
-        steps, "search_recipes", lambda *args, **named: replace(original(*args, **named), winner=best, kept=None)
-    )
+    monkeypatch.setattr(steps, "search_recipes", search)
     improvement = essent.improve(
         str(bert), make_topic_texts(texts), output=tmp_path / "out", note=lines.append, force=True, **arguments
     )

@@ -22,9 +22,10 @@ from essent.tasks.pairs import PairTask
 NAMES = ("ditto:1-1", "mean", "first-last")
 
 
-def board(winner: str | None = None) -> Leaderboard:
-    trials = tuple(Trial(Recipe.parse(name), {"spearman": 70.0 - n}) for n, name in enumerate(NAMES))
-    return Leaderboard("spearman", trials, NAMES[1:], winner=winner)
+def board(leader: str = NAMES[0]) -> Leaderboard:
+    names = sorted(NAMES, key=lambda name: name != leader)
+    trials = tuple(Trial(Recipe.parse(name), {"spearman": 70.0 - n}) for n, name in enumerate(names))
+    return Leaderboard("spearman", trials, NAMES[1:])
 
 
 def scored(names: list[str], cosines: np.ndarray, gold: np.ndarray, pairs: np.ndarray) -> list[Scored]:
@@ -94,24 +95,24 @@ def test_equal_pairs_are_never_on_both_sides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("winner", "comparisons", "objections", "kept", "end"),
+    ("leader", "comparisons", "objections", "kept", "end"),
     [
-        (None, [lead(1.0), lead(0.5, "first-last")], (), None, "first-last by +1.50 [+0.50, +2.50]."),
-        (None, [lead(1.0), lead(-0.5, "first-last")], (), "first-last", "better, +0.50 [-0.50, +1.50]."),
-        (None, [lead(-0.5), lead(0.5, "first-last")], (), "mean",
+        (NAMES[0], [lead(1.0), lead(0.5, "first-last")], (), None, "first-last by +1.50 [+0.50, +2.50]."),
+        (NAMES[0], [lead(1.0), lead(-0.5, "first-last")], (), "first-last", "better, +0.50 [-0.50, +1.50]."),
+        (NAMES[0], [lead(-0.5), lead(0.5, "first-last")], (), "mean",
          "retained: ditto:1-1 is not significantly better, +0.50 [-0.50, +1.50]."),
-        (None, [lead(1.0), lead(0.5, "first-last")], ("it is worse", ""), "mean", "mean is retained: it is worse."),
-        (None, [lead(math.nan)], (), "mean", "too few labels to compare ditto:1-1 with it."),
-        (None, [], (), None, "ditto:1-1 was not compared with a baseline."),
+        (NAMES[0], [lead(1.0), lead(0.5, "first-last")], ("it is worse", ""), "mean", "mean is retained: it is worse."),
+        (NAMES[0], [lead(math.nan)], (), "mean", "too few labels to compare ditto:1-1 with it."),
+        (NAMES[0], [], (), None, "ditto:1-1 was not compared with a baseline."),
         ("first-last", [lead(-1, first="first-last")], (), "mean", "better, +0.00 [-1.00, +1.00]."),
         ("mean", [lead(-1, "first-last", first="mean")], (), None, "Measured, the baseline mean is the best."),
     ],
 )  # fmt: skip
 def test_first_unbeaten_baseline_wins(
-    winner: str | None, comparisons: list[Comparison], objections: tuple[str, ...], kept: str | None, end: str
+    leader: str, comparisons: list[Comparison], objections: tuple[str, ...], kept: str | None, end: str
 ) -> None:
-    decision = decide(board(winner), comparisons, "Measured", objections)
-    assert (decision.kept, str(decision.leader)) == (kept, winner or NAMES[0])
+    decision = decide(board(leader), comparisons, "Measured", objections)
+    assert (decision.kept, str(decision.leader)) == (kept, leader)
     assert str(decision.best) == kept or (kept is None and decision.best == decision.leader)
     assert decision.verdict.endswith(end)
 

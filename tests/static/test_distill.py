@@ -20,7 +20,7 @@ from essent.errors import InputError, RecipeError
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import text_ids, unknown_token
 from essent.static import comparison, distillation, sums
-from essent.static.comparison import TeacherScore, compare, coverage_of, share_of_new
+from essent.static.comparison import TeacherScore, share_of_new
 from essent.static.distillation import collect, distill, find_choice, make_encoder
 from essent.static.table import Choice, Material, agreement, bag_matrix, fit_rows, reduce_table
 from essent.tasks.pairs import PairTask
@@ -221,9 +221,7 @@ def test_a_low_agreement_is_stored_and_logged(
 # -- choosing ---------------------------------------------------------------------------------------------------------
 
 
-def test_choices_are_tried_and_ordered(
-    material: Material, shell_of: Callable[[str], SentenceTransformer], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_choices_are_tried_and_ordered(material: Material, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, values in (("WEIGHTS", ("uniform", "idf")), ("SHAPINGS", ("", "centre")), ("FITS", (0.03, 1.0))):
         monkeypatch.setattr(distillation, name, values)
     rows = [
@@ -235,10 +233,7 @@ def test_choices_are_tried_and_ordered(
     assert sorted(reported, key=lambda trial: -trial[0]) == trials
     assert len(trials) == (4 + 2) * 2 * 2 + 2 * 2
     best_score, best = trials[0]
-    (scores,) = compare(make_encoder(material, best), Encoder(shell_of("bert"), "mean").encode, [task])
-    assert scores.static == pytest.approx(best_score, abs=1e-6)
-    assert scores.coverage == 1.0
-    assert scores.share == pytest.approx(100 * scores.static / scores.model)
+    assert task.run(make_encoder(material, best).encoder).main_score == pytest.approx(best_score, abs=1e-6)
     assert {choice.ridge for _, choice in trials} == {None, 0.03, 1.0}
     bare = replace(material, vectors=None, fits={})
     assert {choice.ridge for _, choice in find_choice(bare, task)} == {None}
@@ -290,13 +285,9 @@ def test_refused_before_the_pass(
 def test_small_corpora_are_logged(
     shell_of: Callable[[str], SentenceTransformer], caplog: pytest.LogCaptureFixture
 ) -> None:
-    few, _ = collect(shell_of("bert"), TEXTS_[:3])
+    collect(shell_of("bert"), TEXTS_[:3])
     assert "% of the tokens of further texts of the same kind" in caplog.text
     assert "unseen=alone" in caplog.text
-    ids = text_ids(few.tokenizer, list(TEXTS_))
-    expected = np.mean([few.contexts.count[token] > 0 for sequence in ids for token in sequence])
-    assert coverage_of(few, TEXTS_) == expected < 1
-    assert math.isnan(coverage_of(few, []))
     assert share_of_new(np.array([0, 2, 2, 1, 1])) == 2 / 6
     assert math.isnan(share_of_new(np.zeros(3, int)))
     caplog.clear()

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from training_helpers import SMALL, TEXTS, training_record
 from transformers import AutoModelForMaskedLM
 
 from essent.errors import DataError, InputError, RecipeError, UnknownNameError
 from essent.recipe.named import TEMPLATES
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.affine import Whiten
-from essent.tasks.pairs import PairTask
 from essent.training.examples import read_examples
 from essent.training.projection import projection_heads
-from essent.training.run import train_seeds
 from essent.training.settings import BERT_TEMPLATES, ROBERTA_TEMPLATES, Settings, resolve_settings
 
 # PromptBERT, Tables 13 and 14; SimCSE, App. A: (batch, learning rate, epochs, validate every)
@@ -90,7 +86,6 @@ def test_numbers_of_numpy() -> None:
         ({"objective": "simcse", "recipe": "prompt"}, RecipeError, "use objective='same-template'"),
         ({"objective": "simcse", "recipe": "mean | whiten"}, RecipeError, "fit it afterwards"),
         ({"objective": "simcse", "recipe": "static"}, RecipeError, "no transformer layer"),
-        ({"recipe": "prompt-denoised", "keep_projection_head": True}, InputError, "Use recipe='prompt'"),
     ],
 )
 def test_refusals(changes: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -114,7 +109,7 @@ def test_pairs_and_triplets(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("", "no rows"),
-        ("text\na\n", r"line 2: no column 'anchor' \(accepted: anchor, premise, .*Columns of the file: 'text'"),
+        ("text\na\n", r"line 2: no column 'anchor' \(accepted: anchor, premise, .*Columns: 'text'"),
         ("premise,label\na,b\n", "no column 'positive'"),
         ("anchor,positive\na,b\nc, \n", "line 3: 'positive' is blank"),
         ("anchor,positive\na,b\n", "at least two different pairs, got 1"),
@@ -165,23 +160,3 @@ def test_the_prediction_transform_is_the_checkpoint_s_own(
     )
     assert "no prediction head" in second.origin
     assert torch.equal(first.dense.weight, second.dense.weight)
-
-
-# -- seeds ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow  # whole trainings
-def test_seeds(bert: Path, dev: PairTask, tmp_path: Path) -> None:
-    settings = {**SMALL, "max_steps": 1, "learning_rate": 1e-2}
-    spreads = train_seeds(
-        bert, TEXTS, seeds=2, output=tmp_path, validate=dev, test=[replace(dev, name="other")], **settings
-    )
-    first, second = (training_record(tmp_path / f"seed-{seed}")["best_score"] for seed in (42, 43))
-    assert json.loads((tmp_path / "seeds.json").read_text())["seeds"] == [42, 43]
-    assert first != second
-    for name in ("dev", "other"):  # the same pairs
-        assert spreads[name].scores == pytest.approx((first, second))
-    assert str(spreads["dev"]) == f"{(first + second) / 2:.2f} ± {abs(first - second) / 2**0.5:.2f}"
-    for seeds, test, message in ((2, [dev], "contain a task twice"), ([1, 1], [], "different"), (0, [], "at least 1")):
-        with pytest.raises(InputError, match=message):
-            train_seeds(bert, TEXTS, seeds=seeds, output=tmp_path, validate=dev, test=test, **settings)

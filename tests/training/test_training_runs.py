@@ -255,32 +255,6 @@ def test_presets(preset: str, changes: dict[str, Any], recipe: str, bert: Path, 
 
 
 @pytest.mark.slow
-def test_saved_projection_head(bert: Path, tmp_path: Path, dev: PairTask) -> None:
-    encoder = train(
-        bert, TEXTS, "simcse-unsup", output=tmp_path, max_steps=2, keep_projection_head=True, validate=dev, **SMALL
-    )
-    saved = SentenceTransformer(str(tmp_path))
-    head = load_file(tmp_path / "checkpoints" / "checkpoint-2" / "projection_head.safetensors")
-    expected = np.tanh(encoder.encode(TEXTS) @ head["dense.weight"].numpy().T + head["dense.bias"].numpy())
-    np.testing.assert_allclose(saved.encode(TEXTS), expected, atol=1e-5)
-    assert dev.run(saved).main_score == pytest.approx(training_record(tmp_path)["best_score"], abs=1e-3)
-    with pytest.raises(RecipeError, match="Dense"):
-        Encoder(str(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"preset": "simcse-unsup", "recipe": "ditto:1-1"}, "'ditto:1-1' cannot be saved as standard"),
-        ({"projection_head": "prediction-transform"}, "no module for the head"),
-    ],
-)
-def test_heads_that_cannot_be_kept(changes: dict[str, Any], message: str, bert: Path, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=message):
-        train(bert, TEXTS, output=tmp_path / "x", keep_projection_head=True, **SMALL, **changes)
-
-
-@pytest.mark.slow
 def test_a_whitening_head_is_fitted_once_and_resumed(bert: Path, tmp_path: Path) -> None:
     settings = {**STEPS, "projection_head": "whiten", "recipe": "mean", "max_steps": 4}
     train(bert, TEXTS, "simcse-unsup", output=tmp_path / "whole", **settings)

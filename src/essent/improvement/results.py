@@ -18,6 +18,7 @@ from essent.encoder.encoder import Encoder
 from essent.engine.conversion import compile as compile_graph
 from essent.engine.files import load as load_graph
 from essent.errors import EngineError, InputError
+from essent.improvement.budget import LAST
 from essent.improvement.metric import AGREEMENT
 from essent.improvement.summary import overview_of
 from essent.recipe.shaping.affine import AffineShaper
@@ -30,7 +31,7 @@ from essent.tasks.result import library_versions, plain
 if TYPE_CHECKING:
     from essent.improvement.run import Run
 
-ENCODER, STATIC, GRAPH = "encoder", "static", "graph"  # steps and the folders that they write
+ENCODER, STATIC, GRAPH = LAST  # these steps write folders with their names
 TRAINED = "trained for "  # beginning of the name of an encoder on a trained model: "trained for 120 steps: RECIPE"
 SMALLER = (2, 4)  # divisors of the dimensions, for smaller tables
 TABLES = (Choice(), Choice(weights="sif:0.01", ridge=0.03), Choice(weights="sif:0.01", shaping="abtt:2"))
@@ -208,13 +209,17 @@ def static(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]
         forms[f"{best}, {size} dimensions, int8"] = make(dimensions=size).encoder
     for name, form in forms.items():
         metric.evidence[name] = metric.measure(form)
-    chosen = best
-    if run.settings["goal"] == "size":
-        chosen = [name for name in forms if metric.score(name) >= SMALL_TABLE * metric.score(best)][-1]
+    chosen = smallest_good({name: metric.score(name) for name in forms}) if run.settings["goal"] == "size" else best
     metric.evidence[STATIC] = metric.evidence[chosen]
     path = _save(run, forms[chosen], STATIC, run.fit_texts)
     measured = [STATIC, *(name for name in forms if name != chosen)]
     return {"name": chosen, **_figures(run, Encoder(str(path), device="cpu"), path, measured)}
+
+
+def smallest_good(scores: Mapping[str, float]) -> str:
+    """Return the last form whose score is close to that of the first; the first if none is, as for scores below 0."""
+    best = next(iter(scores))
+    return next((name for name in reversed([*scores]) if scores[name] >= SMALL_TABLE * scores[best]), best)
 
 
 def _imitating(averages: Material, source: Encoder, texts: list[str]) -> Material:
@@ -302,7 +307,7 @@ def collect_results(run: Run) -> Improved:
         if name not in ("identity", "plan") and not name.startswith("plan of")
     }
     outputs: dict[str, Output] = {}
-    for step in (ENCODER, STATIC, GRAPH):
+    for step in LAST:
         values = steps.get(step, {"agreement": {}})
         if "why" in values:
             run.notes.append(values["why"])

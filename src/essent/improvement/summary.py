@@ -124,6 +124,7 @@ def _unused(run: Run, spent: float) -> Iterator[str]:
     """Yield the share of the budget that was used, and what a larger one would add, or that nothing is left to do."""
     budget = run.settings["seconds"]
     used = f"{spent:.0f} of {budget:.0f} s" if budget < 120 else f"{spent / 60:.1f} of {budget / 60:.1f} minutes"
+    used += f", {spent - budget:.1f} s more than the budget" if spent > budget else ""
     missing = {step: added for step, added in run.missing.items() if added[0]}
     if missing:
         needed = spent + sum(seconds for _, seconds in missing.values())

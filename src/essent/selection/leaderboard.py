@@ -110,7 +110,6 @@ class Leaderboard(TextDisplay):
         provenance: model, data, space, counts, seconds, versions, as plain values.
         kept: the baseline that is `best` because the leader is not significantly better; None: `best` is the leader.
         verdict: which recipe is `best` and why, in one sentence.
-        winner: the leader if it is not the first row: the best template when a baseline scores higher.
         judgements: evidence of the first rows and the baselines on each data set, for tests of your own; not saved.
 
     Example:
@@ -131,7 +130,6 @@ class Leaderboard(TextDisplay):
     provenance: Mapping[str, Any] = field(default_factory=dict)
     kept: str | None = None
     verdict: str = ""
-    winner: str | None = None
     held_out: tuple[Comparison, ...] = ()
     judgements: tuple[Scored, ...] = field(default=(), repr=False, compare=False)
     _source: tuple[Any, tuple[str, ...], dict[str, Any]] | None = field(default=None, repr=False, compare=False)
@@ -146,14 +144,14 @@ class Leaderboard(TextDisplay):
 
     @property
     def leader(self) -> Recipe:
-        """The recipe ranked first (of templates, the best template), whether or not it beats the baselines.
+        """The recipe ranked first, whether or not it beats the baselines.
 
         Raises:
             InputError: no recipe has a score.
         """
         if not self.is_scored:
             raise InputError(f"No recipe has a score: {self.criterion!r} is undefined for all of them.")
-        return self.trials[0].recipe if self.winner is None else Recipe.parse(self.winner)
+        return self.trials[0].recipe
 
     @property
     def best(self) -> Recipe:

@@ -36,7 +36,7 @@ class Grammar:
 
     Args:
         text: the template.
-        choices: the candidates of every slot; the first is used while other slots are searched.
+        choices: the candidates of every slot.
 
     Raises:
         RecipeError: a filled template without exactly one {text}, a slot without choices, or choices without a slot.
@@ -67,10 +67,6 @@ class Grammar:
         """Return the template with these choices; the space beside an empty slot is removed."""
         filled = FIELD.sub(lambda match: chosen.get(match[1], match[0]), self.text)
         return re.sub(r" {2,}", " ", filled).strip()
-
-    def first(self) -> dict[str, str]:
-        """Return the first choice of every slot."""
-        return {slot: self.choices[slot][0] for slot in self.slots()}
 
     def templates(self) -> list[str]:
         """Return all filled templates, in the order of the choices."""

@@ -1,4 +1,3 @@
-from .comparison import compare as compare
 from .distillation import collect as collect
 from .distillation import distill as distill
 from .distillation import find_choice as find_choice

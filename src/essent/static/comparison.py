@@ -1,26 +1,18 @@
-"""Compare a static encoder with its model: on held-out texts without labels, and on tasks."""
+"""Compare a static encoder with its teacher on held-out texts, without labels."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from essent.encoder.saving.stock_modules import rounded
-from essent.recipe.tokens.ids import count_tokens, text_ids
 from essent.static.sums import MOST, SEED
 from essent.static.table import PAIRS, Choice, Material, agreement, rank_agreement, reduce_table
-from essent.tasks.base import Task, unit_rows
-
-if TYPE_CHECKING:
-    from essent.static.distillation import Distilled
+from essent.tasks.base import unit_rows
 
 FAR_WORSE = 65.0  # below this agreement, see docs/evidence/static.md
-
-
-# -- without labels ---------------------------------------------------------------------------------------------------
 
 
 class TeacherScore(NamedTuple):
@@ -104,64 +96,6 @@ def score_against_teacher(
     ]
     spearman = rank_agreement(*cosines) if distinct.any() else math.nan
     return TeacherScore(spearman, len(rows), material.held_out is not None)
-
-
-# -- on tasks ---------------------------------------------------------------------------------------------------------
-
-
-class TaskScores(NamedTuple):
-    """Main scores of a model and its static encoder on a task.
-
-    Attributes:
-        task: the name of the task.
-        model, static: the main scores, ×100.
-        coverage: the share of the task's tokens that occur in the corpus.
-    """
-
-    task: str
-    model: float
-    static: float
-    coverage: float
-
-    @property
-    def share(self) -> float:
-        """The static encoder's score as a percentage of the model's; NaN if the model's is 0."""
-        return 100 * self.static / self.model if self.model else math.nan
-
-
-def compare(distilled: Distilled, model: Callable[[list[str]], Any], tasks: Sequence[Task]) -> list[TaskScores]:
-    """Compare a static encoder with its model, task by task.
-
-    Args:
-        distilled: the static encoder.
-        model: the model's `encode`, or another function from N texts to vectors (N,D).
-        tasks: tasks with a main score.
-
-    Example:
-        >>> from essent import Encoder
-        >>> from essent.static import compare, distill
-        >>> from essent.tasks import load_task
-        >>> distilled = distill("my-mlm", ["A short text.", "Another short text."])
-        >>> (scores,) = compare(distilled, Encoder("my-mlm", "mean").encode, [load_task("data/sts/stsb.jsonl")])
-        >>> scores.task, 0 < scores.coverage < 1
-        ('stsb', True)
-    """
-    return [
-        TaskScores(
-            task.name,
-            task.run(model).main_score,
-            task.run(distilled.encoder).main_score,
-            coverage_of(distilled.material, task.texts()),
-        )
-        for task in tasks
-    ]
-
-
-def coverage_of(material: Material, texts: Sequence[str]) -> float:
-    """Return the share of the texts' tokens, counting repetitions, that occur in the corpus; NaN if they have none."""
-    count = count_tokens(lambda portion: text_ids(material.tokenizer, list(portion)), texts, material.rows).count
-    known = material.contexts.seen[: material.rows]
-    return float(count[known].sum() / count.sum()) if count.any() else math.nan
 
 
 def share_of_new(count: np.ndarray) -> float:

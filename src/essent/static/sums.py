@@ -262,9 +262,7 @@ class Checkpoint:
                 for name in ("layer", "held_out")
             )
             alone = {layer: arrays[f"alone.{layer}"] for layer in sums.tables}
-            vectors = None if sums.vectors is None else np.zeros_like(sums.vectors)
-            if vectors is not None:
-                vectors[: len(arrays["vectors"])] = arrays["vectors"]
+            vectors = None if sums.vectors is None else arrays["vectors"]
         except (OSError, ValueError, KeyError, SafetensorError) as error:
             if renew:
                 return
@@ -275,4 +273,6 @@ class Checkpoint:
             table[observed.to(table.device)] = tables[layer].to(table.device)
             sums.held_out_tables[layer].copy_(held_out_tables[layer])
         sums.count, sums.document_frequency, sums.held_out_count = count, frequency, held_out_count
-        sums.vectors, sums.alone, sums.tokens_alone, sums.done = vectors, alone, len(next(iter(alone.values()))), done
+        if sums.vectors is not None and vectors is not None:
+            sums.vectors[: len(vectors)] = vectors
+        sums.alone, sums.tokens_alone, sums.done = alone, len(next(iter(alone.values()))), done

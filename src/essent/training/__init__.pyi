@@ -4,9 +4,7 @@ from .loss import ContrastiveLoss as ContrastiveLoss
 from .loss import info_nce as info_nce
 from .loss import make_collator as make_collator
 from .loss import make_loss as make_loss
-from .run import Spread as Spread
 from .run import train as train
-from .run import train_seeds as train_seeds
 from .settings import OBJECTIVES as OBJECTIVES
 from .settings import PRESETS as PRESETS
 from .settings import Objective as Objective

@@ -41,13 +41,12 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 
 def check_unfinished(output: Path) -> None:
-    """Check that a folder contains no checkpoints of a run, or of runs with several seeds.
+    """Check that a folder contains no checkpoints of a run.
 
     Raises:
         DataError: the folder contains checkpoints; explains how to resume and how to start over.
     """
-    folders = [output / CHECKPOINTS, *output.glob(f"seed-*/{CHECKPOINTS}")]
-    if checkpoint := next(filter(None, map(last_checkpoint, folders)), None):
+    if checkpoint := last_checkpoint(output / CHECKPOINTS):
         raise DataError(
             f"{output} contains an earlier run, with the checkpoint {checkpoint}. --resume (resume=True) resumes it; "
             "--force (force=True) removes its checkpoints and starts over."

@@ -10,7 +10,7 @@ from typing import Any
 
 from essent._core.texts import mend_surrogates
 from essent.errors import DataError, InputError
-from essent.tasks.data import Row, located_rows, text_value
+from essent.tasks.data import Row, located_rows
 
 # Accepted column names, ignoring case; the first one present is used. sent0, sent1 and hard_neg are the names in
 # SimCSE's NLI file.
@@ -118,19 +118,11 @@ def read_examples(path: str | Path) -> Examples:
 
 
 def _read_row(row: Row) -> tuple[str, ...]:
-    columns = {name.lower(): name for name in row.values}
     texts = []
     for role, names in COLUMNS.items():
-        column = next((columns[name] for name in names if name in columns), None)
-        if column is None:
-            if role == "negative":
-                continue
-            raise DataError(
-                f"{row.where}: no column {role!r} (accepted: {', '.join(names)}). Columns of the file: "
-                f"{', '.join(map(repr, row.values))}."
-            )
-        text = text_value(row, column, row.values[column])
-        if not text.strip():
-            raise DataError(f"{row.where}: {column!r} is blank. Remove the row.")
-        texts.append(text)
+        if role == "negative" and row.column(role, names) is None:
+            continue
+        texts.append(row.text(role, names))
+        if not texts[-1].strip():
+            raise DataError(f"{row.where}: {row.column(role, names)!r} is blank. Remove the row.")
     return tuple(texts)

@@ -26,7 +26,6 @@ from torch.nn import functional
 from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.plan import Plan
 from essent.encoder.saving.save import SavableModule
-from essent.encoder.saving.stock_modules import NoStockModulesError, stock_modules
 from essent.errors import InputError, RecipeError
 from essent.model.backbone import Backbone
 from essent.model.capabilities import capabilities_of
@@ -243,8 +242,7 @@ def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpo
 
     Raises:
         UnsupportedRecipeError: the model cannot run the templates, or has no room for them.
-        RecipeError: weights that count tokens, or `keep_projection_head` for a head or recipe that standard
-            sentence-transformers modules cannot compute.
+        RecipeError: weights that count tokens.
 
     Example:
         >>> from essent import Encoder
@@ -266,15 +264,6 @@ def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpo
         )
     plans = [Plan(recipe, backbone) for recipe in settings.views]
     replace_module(encoder, module)
-    if settings.keep_projection_head:  # raise before training rather than after it
-        head.stock()
-        try:
-            stock_modules(encoder.module)
-        except NoStockModulesError as error:
-            raise RecipeError(
-                f"keep_projection_head=True: the recipe {str(encoder.recipe)!r} cannot be saved as standard "
-                f"sentence-transformers modules: {error}."
-            ) from None
     last = len(plans) - 1  # a text is read under both views; of pairs, the anchor under the first, others the last
     column_views = [(0, 0), *((column, last) for column in (range(1, columns) if columns > 1 else (0,)))]
     denoised, temperature = settings.row.denoised, settings.temperature

@@ -12,14 +12,12 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Dense
 from sentence_transformers.util import load_file_path
 from torch import nn
 from transformers.activations import ACT2FN
 
 from essent._core.registry import Registry
-from essent.errors import InputError, RecipeError
+from essent.errors import InputError
 from essent.recipe.shaping.affine import Whiten
 
 # Keys of the transform's linear map and LayerNorm in checkpoints of masked language models.
@@ -44,17 +42,6 @@ class ProjectionHead(nn.Module):
     def fit(self, vectors: np.ndarray) -> None:
         """Fit the head to vectors (N,D) that the model computes before training."""
 
-    def stock(self) -> list[nn.Module]:
-        """Return the head as standard sentence-transformers modules.
-
-        Raises:
-            RecipeError: no such modules compute exactly the same.
-        """
-        raise RecipeError(
-            f"keep_projection_head=True: sentence-transformers has no module for the head {self.name!r}. Use "
-            "projection_head='dense-tanh', or keep_projection_head=False."
-        )
-
 
 projection_heads: Registry[ProjectionHead] = Registry("projection head", "essent.projection_heads")
 
@@ -66,10 +53,6 @@ class NoProjection(ProjectionHead):
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Return vectors (B,D) unchanged."""
         return vectors
-
-    def stock(self) -> list[nn.Module]:
-        """Return no modules: there is nothing to save."""
-        return []
 
 
 @projection_heads.register("dense-tanh")
@@ -84,13 +67,6 @@ class DenseTanh(ProjectionHead):
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Map vectors (B,D) by a dense layer and tanh."""
         return torch.tanh(self.dense(vectors))  # (B,D)
-
-    def stock(self) -> list[nn.Module]:
-        """Return the head as sentence-transformers' Dense module."""
-        size = self.dense.in_features
-        dense = Dense(size, size, activation_function=nn.Tanh())
-        dense.linear.load_state_dict(self.dense.state_dict())
-        return [dense]
 
 
 @projection_heads.register("whiten")
@@ -155,12 +131,6 @@ class PredictionTransform(ProjectionHead):
         """Map vectors (B,D) by the masked-LM head's transform."""
         normed: torch.Tensor = self.norm(self.activation(self.dense(vectors)))  # (B,D)
         return normed
-
-
-def with_head(model: SentenceTransformer, head: ProjectionHead) -> SentenceTransformer:
-    """Return a model followed by a head, as standard sentence-transformers modules with the head's current weights."""
-    prompts: dict[str, Any] = {"prompts": model.prompts, "default_prompt_name": model.default_prompt_name}
-    return SentenceTransformer(modules=[*model, *head.stock()], device=str(model.device), **prompts)
 
 
 def _linear(dimensions: int, config: Any, generator: torch.Generator) -> nn.Linear:

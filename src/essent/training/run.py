@@ -1,4 +1,4 @@
-"""Training runs: train an encoder on texts or pairs, once or with several seeds."""
+"""Training runs: train an encoder on texts or pairs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import contextlib
 import copy
 import json
 import logging
-import shutil
-import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +16,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import TrainerState
 
-from essent._core.atomic import require_replaceable, write_text
-from essent._core.folders.files import ENCODER, STATE_FOLDER, check_replaceable
+from essent._core.atomic import require_replaceable
+from essent._core.folders.files import ENCODER, check_replaceable
 from essent._core.lazy import optional_import
 from essent._core.texts import distinct_texts
 from essent._core.types import ModelLike
@@ -37,12 +35,12 @@ from essent.training.device import find_device, on_device
 from essent.training.examples import Examples, as_examples
 from essent.training.lora import add_adapters, merge_adapters
 from essent.training.loss import make_collator, make_loss
-from essent.training.projection import ProjectionHead, with_head
+from essent.training.projection import ProjectionHead
 from essent.training.settings import CONTINUOUS, Settings, resolve_settings
 
 logger = logging.getLogger(__name__)
 
-HISTORY, SEEDS = "training.json", "seeds.json"
+HISTORY = "training.json"
 
 
 def train(
@@ -80,7 +78,7 @@ def train(
         changes: fields of `Settings` that override the preset.
 
     Returns:
-        The trained encoder, without the head unless `keep_projection_head`; it is also saved in `output`.
+        The trained encoder, without the head; it is also saved in `output`.
 
     Raises:
         InputError: unsuitable data or settings; for optiprompt, no template or more than one.
@@ -160,7 +158,7 @@ def train(
         replace_module(encoder, SavableModule(backbone, settings.predicts))
         metadata |= _report(trainer.state, loss.projection_head, examples, task)
         trainer.accelerator.unwrap_model(encoder, keep_fp32_wrapper=False)  # mixed precision ends with the training
-        _save(encoder, loss.projection_head if settings.keep_projection_head else None, output, metadata)
+        _save(encoder, output, metadata)
     return encoder
 
 
@@ -243,110 +241,12 @@ def _report(state: Any, head: ProjectionHead, examples: Examples, task: LabeledT
     }
 
 
-def _save(encoder: Encoder, head: ProjectionHead | None, output: Path, metadata: Mapping[str, Any]) -> None:
-    """Write the encoder, with its head if that is retained, and training.json in one step."""
+def _save(encoder: Encoder, output: Path, metadata: Mapping[str, Any]) -> None:
+    """Write the encoder and training.json in one step."""
 
     def finish(folder: Path, reason: str) -> None:
         encoder.write_card(folder, reason)
-        if head is not None:
-            stock = SentenceTransformer(str(folder), device="cpu")
-            shutil.rmtree(folder / STATE_FOLDER)  # the folder no longer computes the recipe alone
-            with_head(stock, head.cpu()).save(str(folder))
         (folder / HISTORY).write_text(json.dumps(metadata, ensure_ascii=False, indent=2), encoding="utf-8")
 
     with checkpoints.writing_result(output):
         encoder.write_folder(output, "stock", finish)
-
-
-# -- several seeds ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Scores of one task over several seeds.
-
-    Example:
-        >>> from essent.training import Spread
-        >>> spread = Spread((76.1, 76.9, 77.0))
-        >>> print(spread)
-        76.67 ± 0.49
-        >>> round(spread.mean, 1)
-        76.7
-    """
-
-    scores: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        """The mean of the scores."""
-        return statistics.fmean(self.scores)
-
-    @property
-    def deviation(self) -> float | None:
-        """The sample standard deviation of the scores (n − 1), None for one seed."""
-        return statistics.stdev(self.scores) if len(self.scores) > 1 else None
-
-    def __str__(self) -> str:
-        return f"{self.mean:.2f}" + ("" if self.deviation is None else f" ± {self.deviation:.2f}")
-
-
-def train_seeds(
-    model: ModelLike,
-    data: Any,
-    *arguments: Any,
-    seeds: int | Sequence[int],
-    output: str | Path,
-    validate: str | Path | LabeledTask,
-    test: Sequence[str | Path | LabeledTask] = (),
-    **settings: Any,
-) -> dict[str, Spread]:
-    """Train once per seed and return mean and standard deviation of the scores, as in Table 10 of PromptBERT.
-
-    Each run is saved in `output`/seed-N, and the scores in `output`/seeds.json.
-
-    Args:
-        model, data: as for `train`.
-        seeds: the number of seeds, from the setting `seed` (42) upwards, or a list of seeds.
-        output: the folder to write.
-        validate: labels of any kind, on which each run chooses its checkpoint.
-        test: tasks on which the chosen encoders are scored.
-        arguments, settings: further arguments of `train`.
-
-    Returns:
-        Name of the task -> its scores: the best validation score of each run, then the scores on the tests.
-
-    Raises:
-        InputError: no seed, or one twice; and all errors that `train` raises.
-
-    Example:
-        >>> from essent.training import train_seeds
-        >>> texts = ["Two dogs run.", "A man plays a flute.", "It rains.", "The shop is closed."]
-        >>> settings = {"batch_size": 4, "max_steps": 1, "recipe": "mean"}
-        >>> spreads = train_seeds(
-        ...     "my-mlm", texts, "simcse-unsup", seeds=2, output="my-seeds", validate="data/sts/stsb.jsonl", **settings
-        ... )
-        >>> len(spreads["stsb"].scores)
-        2
-    """
-    first = settings.pop("seed", 42)
-    chosen = list(range(first, first + seeds)) if isinstance(seeds, int) else list(seeds)
-    if not chosen or len(set(chosen)) < len(chosen):
-        raise InputError(f"seeds={seeds!r}: must be a number of at least 1, or a list of different seeds.")
-    task, *tests = map(load_labelled, (validate, *test))
-    task = task.for_choice()
-    scores: dict[str, list[float]] = {part.name: [] for part in (task, *tests)}
-    if len(scores) <= len(tests):
-        raise InputError(f"validate and test contain a task twice ({', '.join(scores)}). Use different tasks.")
-    for seed in chosen:
-        folder = Path(output) / f"seed-{seed}"
-        encoder = train(model, data, *arguments, output=folder, validate=task, seed=seed, **settings)
-        scores[task.name].append(json.loads((folder / HISTORY).read_text(encoding="utf-8"))["best_score"])
-        for part in tests:
-            scores[part.name].append(part.run(encoder).main_score)
-    spreads = {name: Spread(tuple(seed_scores)) for name, seed_scores in scores.items()}
-    tasks = {
-        name: {"mean": spread.mean, "deviation": spread.deviation, **asdict(spread)} for name, spread in spreads.items()
-    }
-    written = {"seeds": chosen, "validate": task.name, "tasks": tasks}
-    write_text(Path(output) / SEEDS, json.dumps(written, ensure_ascii=False, indent=2))
-    return spreads

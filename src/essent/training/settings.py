@@ -72,8 +72,8 @@ class Settings:
             Empty without a template.
         recipe: recipe of the trained encoder: "prompt" or "prompt-denoised" on the first template, for a decoder
             "prompteol" or "about", or for "simcse" any recipe without a template, such as "cls" or "mean".
-        projection_head: head between the pooled vector and the loss: none, dense-tanh, prediction-transform or whiten.
-        keep_projection_head: save the head with the encoder instead of dropping it.
+        projection_head: head between the pooled vector and the loss, dropped after training: none, dense-tanh,
+            prediction-transform or whiten.
         temperature: τ of the loss.
         batch_size: texts (or pairs) per step; also the number of negatives.
         learning_rate: initial learning rate of AdamW without weight decay; it decreases linearly to 0.
@@ -99,7 +99,6 @@ class Settings:
     templates: tuple[str, ...] = ()
     recipe: str = "prompt"
     projection_head: str = "dense-tanh"
-    keep_projection_head: bool = False
     temperature: float = 0.05
     batch_size: int = 256
     learning_rate: float = 1e-5
@@ -135,11 +134,6 @@ class Settings:
         if len(set(self.templates)) < len(self.templates):
             raise InputError(f"The templates are equal: {self.templates[0]!r}. Use objective='same-template'.")
         _check_recipe(self.predicts, objective, self.templates)
-        if self.keep_projection_head and any(name.endswith("-bias") for name, _ in self.predicts.layers):
-            raise InputError(
-                "keep_projection_head=True: a denoised recipe with a projection head cannot be saved as "
-                "standard sentence-transformers modules. Use recipe='prompt'."
-            )
 
     @property
     def row(self) -> Objective:
@@ -273,7 +267,7 @@ PRESETS: dict[str, Preset] = {
         Preset(
             "simcse-sup",
             "SimCSE App. A",
-            "the first token; dense + tanh, which the paper retains (keep_projection_head)",
+            "the first token; dense + tanh in training only (the paper retains it)",
             True,
             {**SIMCSE, **SUPERVISED},
         ),

@@ -28,7 +28,6 @@ from essent.training.examples import Examples
 from essent.training.lora import adapter_weights, merged
 from essent.training.loss import ContrastiveLoss, ShuffledBatches, ViewCollator
 from essent.training.progress import LossBar, StepLines
-from essent.training.projection import ProjectionHead, with_head
 from essent.training.settings import Settings
 
 HEAD_FILE, ADAPTER_FILE = "projection_head.safetensors", "lora.safetensors"
@@ -72,13 +71,12 @@ def make_trainer(
     )
     if arguments.n_gpu > 1:  # one process on several GPUs would multiply the batch; torchrun starts one per GPU
         arguments._n_gpu = 1
-    saved_head = loss.projection_head if settings.keep_projection_head else None
     trainer = ContrastiveTrainer(
         encoder,
         loss,
         args=arguments,
         train_dataset=datasets.Dataset.from_dict(examples.columns()),
-        evaluator=None if task is None else TaskScore(task, saved_head),
+        evaluator=None if task is None else TaskScore(task),
         data_collator=collator,
     )
     trainer.remove_callback(PrinterCallback)  # prints to standard output
@@ -92,13 +90,11 @@ class TaskScore(BaseEvaluator):
 
     Args:
         task: labels of any kind.
-        head: the head to apply to the vectors if the saved encoder retains it; None if it is dropped.
     """
 
-    def __init__(self, task: LabeledTask, head: ProjectionHead | None = None) -> None:
+    def __init__(self, task: LabeledTask) -> None:
         super().__init__()
         self.task = task
-        self.projection_head = head
         self.primary_metric = task.score_names[0]
         self.greater_is_better = True
 
@@ -112,8 +108,7 @@ class TaskScore(BaseEvaluator):
         """
         try:
             with exact_forward(model):
-                whole = model if self.projection_head is None else with_head(model, self.projection_head)
-                score = self.task.run(whole).main_score
+                score = self.task.run(model).main_score
         except InputError as error:  # a vector that is not finite
             note = checkpoint_note(Path(output_path).parent) if output_path else ""
             raise TrainingError(f"Validation at step {steps} failed: {error} {note}") from error

@@ -1,8 +1,7 @@
-"""`essent lab minimal-pairs build`, `check`, `sheet` and `fit`: files, notes, reports, early refusals."""
+"""`essent lab minimal-pairs build` and `check`: files, notes, reports, early refusals."""
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -53,7 +52,6 @@ def test_all_subsets_and_the_report(texts: Path, tmp_path: Path, wordnet_folder:
     for word in (*SUBSETS, "the paper's HEROS: R1 92.9", "a question 1", f"Lev and Len in tokens of {masked_folder}"):
         assert word in console.stdout, word
     assert "all follow the rule" in run("check", output).stdout
-    assert "sheet.csv: 12 pairs" in run("sheet", output, "-o", tmp_path / "sheet.csv", "--count", 2).stdout
 
 
 def test_without_wordnet_and_model(texts: Path, tmp_path: Path) -> None:
@@ -84,24 +82,3 @@ def test_check_lists_problems(tmp_path: Path) -> None:
     console = run("check", write_rows(tmp_path / "pairs.jsonl", rows), code=1)
     assert "pair 1, Antonym: the two sentences are equal" in console.stdout
     assert "1 of 2 pairs break the rule" in console.stderr
-
-
-@pytest.mark.slow
-def test_sheet_and_fit(texts: Path, tmp_path: Path, wordnet_folder: Path, masked_folder: Path) -> None:
-    """With a reader who likes every second pair; the coefficients go back into build."""
-    output, sheet, fitted = (tmp_path / name for name in ("pairs.jsonl", "sheet.csv", "fitted.json"))
-    options = ("--wordnet", wordnet_folder, "--model", masked_folder, "--device", "cpu", "-f")
-    run("build", "-t", texts, "-o", output, *options)
-    assert "Antonym: grammatical, and means the opposite" in run("sheet", output, "-o", sheet, "--count", 50).stdout
-    head, *lines = sheet.read_text("utf-8").splitlines()
-    assert head == "subset,original,converted,good"
-    assert len(lines) == len(load_heros(output).pairs)
-    assert "too few to fit" in run("fit", sheet, "-o", fitted, *options, code=2).stderr
-    marked = [f"{line}{n % 2}" for n, line in enumerate(lines)]
-    sheet.write_text("\n".join([head, *marked, *marked, *marked]), "utf-8")
-    run("fit", sheet, sheet, "-o", fitted, *options)
-    digest = hashlib.sha256(2 * sheet.read_bytes()).hexdigest()
-    assert read_json(fitted)["fitted_on"]["sha256"] == digest
-    run("build", "-t", texts, "-o", output, "--confidence", fitted, *options)
-    sheet.write_text(f"{head}\n{lines[0]}maybe\n", "utf-8")
-    assert "line 2: good='maybe' must be 1, 0 or empty" in run("fit", sheet, "-o", fitted, *options, code=2).stderr

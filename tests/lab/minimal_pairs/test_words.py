@@ -1,8 +1,9 @@
-"""What may stand for a word: WordNet's offers, the model's probabilities and states, the confidence in a choice."""
+"""What may stand for a word: WordNet's offers, the model's probabilities and states, the quality of a replacement."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import re
 from itertools import permutations
@@ -17,9 +18,9 @@ from minimal_pairs_data import SENTENCES, write_wordnet
 from transformers import AutoModelForMaskedLM
 
 from essent.errors import DataError, ModelError
-from essent.lab.minimal_pairs.check import fit, read_sheets
+from essent.lab.minimal_pairs import resources
 from essent.lab.minimal_pairs.parsing import DATA, Parser, read_table
-from essent.lab.minimal_pairs.resources import Confidence, Evidence, MaskedModel, Query, WordNet, spelled
+from essent.lab.minimal_pairs.resources import Evidence, MaskedModel, Query, WordNet, spelled
 from essent.lab.minimal_pairs.words import substitutes
 from families import Folders
 
@@ -137,46 +138,20 @@ def test_masked_model_refusals(folder_of: Folders, tmp_path: Path) -> None:
         MaskedModel(str(folder_of("gpt2")))
 
 
-# -- confidence -------------------------------------------------------------------------------------------------------
+# -- quality of a replacement -----------------------------------------------------------------------------------------
 
 
-def test_confidence_of_the_package_and_of_a_file(tmp_path: Path) -> None:
-    """Refit after a change: essent lab minimal-pairs fit src/essent/lab/minimal_pairs/data/judgements.tsv …"""
+def test_probability_of_a_good_replacement(monkeypatch: pytest.MonkeyPatch) -> None:
     weights = {"constant": 1.0, "similarity": 2.0, "probability": 0.5, "prefix": 3.0}
+    monkeypatch.setattr(resources, "coefficients", lambda: {"synonym": weights})
     evidence = Evidence(similarity=0.5, prior=-1.0, probability=-4.0, prefix=True)
-    chance = Confidence({"synonym": weights}, {}).probability("synonym", evidence)
+    chance = resources.probability("synonym", evidence)
     assert chance == pytest.approx(1 / (1 + math.exp(-(1.0 + 1.0 - 2.0 + 3.0))))  # the log-odds are a sum
-    fitted_on = Confidence.load().fitted_on
-    assert fitted_on["sha256"] == hashlib.sha256((DATA / "judgements.tsv").read_bytes()).hexdigest()
+
+
+def test_coefficients_are_of_the_judgements() -> None:
+    """Refit after a change: python benchmarks/minimal_pairs.py …"""
+    fitted_on = json.loads((DATA / "coefficients.json").read_text("utf-8"))["fitted_on"]
+    judgements = Path(__file__).parents[3] / "benchmarks" / "judgements.tsv"
+    assert fitted_on["sha256"] == hashlib.sha256(judgements.read_bytes()).hexdigest()
     assert min(fitted_on["held-out area"].values()) > 0.7
-    (tmp_path / "x.json").write_text("{}", "utf-8")
-    with pytest.raises(DataError, match="no coefficients of `essent lab minimal-pairs fit`"):
-        Confidence.load(tmp_path / "x.json")
-
-
-def test_fit_separates_good_from_bad(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    rows = [
-        (relation, Evidence(good + rng.normal(0, 0.3), -1.0, -4.0), bool(good))
-        for relation in ("synonym", "antonym")
-        for good in (0, 1) * 30
-    ]
-    confidence = fit(rows, {"model": "m"})
-    assert confidence.fitted_on["judgements"] == {"synonym": 60, "antonym": 60}
-    assert confidence.fitted_on["held-out area"]["synonym"] > 0.9
-    assert confidence.probability("synonym", rows[1][1]) > 0.5 > confidence.probability("synonym", rows[0][1])
-    confidence.save(tmp_path / "fitted.json")
-    assert Confidence.load(tmp_path / "fitted.json") == confidence
-    with pytest.raises(DataError, match="too few to fit"):
-        fit(rows[:15], {})
-
-
-def test_marks_of_a_sheet_in_json(tmp_path: Path) -> None:
-    """Spreadsheets write 1 and 0, programs true, false and null."""
-    row = '{"subset": "Synonym", "original": "a", "converted": "b", "good": %s}\n'
-    marks = ("true", "false", "null", "1", '"0"', '""')
-    (tmp_path / "x.jsonl").write_text("".join(row % mark for mark in marks), "utf-8")
-    assert [good for _, good in read_sheets([tmp_path / "x.jsonl"])] == [True, False, True, False]
-    (tmp_path / "x.csv").write_text("a,b\n1,2\n", "utf-8")
-    with pytest.raises(DataError, match="needs the columns"):
-        read_sheets([tmp_path / "x.csv"])

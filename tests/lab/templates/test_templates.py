@@ -1,10 +1,9 @@
-"""Greedy template search, and templates from T5: the scores of evaluate; the most probable common fillings."""
+"""Templates of a grammar, and templates from T5: the scores of evaluate; the most probable common fillings."""
 
 from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,7 +14,6 @@ from essent.errors import DataError, InputError, ModelError, UnknownNameError, U
 from essent.lab.templates.generate import (
     DEFINITIONS,
     FORMS,
-    Candidate,
     Definition,
     Generator,
     generate_templates,
@@ -23,82 +21,55 @@ from essent.lab.templates.generate import (
     sentence,
     template_of,
 )
-from essent.lab.templates.search import PROMPT_BERT, find_grammar, search_candidates, search_templates
+from essent.lab.templates.search import PROMPT_BERT, find_grammar, search_templates
 from essent.selection.space import Grammar
-from essent.tasks.examples import Pair
-from essent.tasks.pairs import PairTask
 from families import Folders
 from near_ties import one_by_one
 from selection_samples import TASK, Shells, planted
 
-RELATIONS = Grammar('"{text}" {relation} [MASK] .', {"relation": ("is", "means")})
-TEST_TASK = PairTask("other", tuple(Pair(pair.sentence1, f"{pair.sentence2} too", pair.score) for pair in TASK.pairs))
+RELATIONS = Grammar('"{text}" {relation} [MASK] .', {"relation": ("is", "means")}).templates()
 GRAMMAR = Grammar(
     '{prefix} "{text}" {relation} [MASK] .', {"relation": ("is", "means", ""), "prefix": ("This sentence :", "")}
 )
 
 
-def test_greedy_steps_match_single_encoders(shell: SentenceTransformer) -> None:
-    greedy = search_templates(shell, TASK, GRAMMAR, baselines=("mean",), top=1)  # every step sees all its templates
-    assert greedy.board.provenance["passes"] == len(greedy.board.trials) == 5  # 3 relations, a prefix, the baseline
-    assert all(trial.interval is not None for trial in greedy.board.trials)
-    assert [step.slot for step in greedy.steps] == ["relation", "prefix"]
-    chosen = GRAMMAR.first()
-    for step in greedy.steps:
-        scores = {}
-        for choice in GRAMMAR.choices[step.slot]:
-            template = GRAMMAR.fill({**chosen, step.slot: choice})
-            recipe = f"template='{template}' weights=mask"
-            (alone,) = one_by_one(shell, [recipe], TASK).values()
-            assert step.scores[template] == alone.expected(recipe)
-            scores[choice] = step.scores[template]
-        chosen[step.slot] = max(scores, key=lambda choice: scores[choice])
-        assert step.chosen == chosen[step.slot]
-    assert greedy.template == GRAMMAR.fill(chosen)
-    assert greedy.board.leader.template == greedy.template
-
-
-@pytest.mark.parametrize("criterion", [(), pytest.param("teacher", marks=pytest.mark.slow)])
-def test_best_baseline_beats_weak_templates(shell: SentenceTransformer, criterion: Any) -> None:
-    every = ("mean", "cls", "layers=1")
-    data: Any = planted(shell, "layers=1")
-    if criterion:  # the vectors of one token, [MASK], are more alike than means
-        data = [(pair.sentence1, pair.sentence2) for pair in TASK.pairs]
-    board = search_templates(shell, data, RELATIONS, baselines=every, criterion=criterion).board
-    assert board.trials[0].recipe.template is None
-    assert board.leader.template
-    assert board.kept == str(board.best) in every
-    assert f"{board.kept} is retained" in board.verdict or f"{board.kept}, which is retained" in board.verdict
-    if not criterion:
-        assert {comparison.first for comparison in board.comparisons} == {str(board.leader)}
-        assert {comparison.second for comparison in board.comparisons} == set(every)
+def test_all_templates_match_single_encoders(shell: SentenceTransformer) -> None:
+    board = search_templates(shell, TASK, GRAMMAR.templates(), baselines=("mean",))
+    assert board.provenance["passes"] == len(board.trials) == 7  # 3 relations with 2 prefixes, the baseline
+    assert board.provenance["space"] == "templates"
+    recipes = [f"template='{template}' weights=mask" for template in GRAMMAR.templates()]
+    for recipe, single in one_by_one(shell, recipes, TASK).items():
+        assert board.find(recipe).scores["spearman"] == single.expected(recipe)
 
 
 def test_better_template_is_chosen(shell: SentenceTransformer) -> None:
     template = '"{text}" means [MASK] .'
-    task = planted(shell, f"template='{template}' weights=mask")
-    board = search_templates(shell, task, RELATIONS).board
+    board = search_templates(shell, planted(shell, f"template='{template}' weights=mask"), RELATIONS)
     assert board.best.template == template
     assert board.kept is None
-    turned = tuple(Pair(pair.sentence2, f"{pair.sentence1} too", 0.0) for pair in TASK.pairs)
-    mean_task = planted(shell, "mean", pairs=turned)
-    veto = search_templates(shell, task, RELATIONS, test=[mean_task]).board
-    assert veto.leader == board.leader
-    assert str(veto.best) == "mean"
-    with pytest.raises(InputError, match="all of its 63 pairs"):
-        search_templates(shell, TASK, RELATIONS, test=[TASK])
 
 
-def test_weights_layers_test_task_and_refusals(shell_of: Shells) -> None:
-    grammar = Grammar('{relation} "{text}"', {"relation": ("Of", "In one word of")})
-    greedy = search_templates(shell_of("gpt2"), TASK, grammar, weights="last", layers="L-1+L", test=[TEST_TASK])
-    recipe = next(t.recipe for t in greedy.board.trials if t.recipe.template is not None)
-    assert recipe.weights == ("last",)
-    assert greedy.board.checks[0].task == "other"
+def test_weights_and_layers_and_a_model_without_mask(shell_of: Shells) -> None:
+    templates = ['Of "{text}"', 'In one word of "{text}"']
+    board = search_templates(shell_of("gpt2"), TASK, templates, weights="last", layers="L-1+L")
+    recipe = next(t.recipe for t in board.trials if t.recipe.template is not None)
+    assert (recipe.weights, [name for name, _ in recipe.layers]) == (("last",), ["L-1", "L"])
     with pytest.raises(UnsupportedRecipeError, match="no mask token"):
         search_templates(shell_of("gpt2"), TASK)
-    with pytest.raises(InputError, match="no slots"):
-        search_templates(shell_of("bert"), TASK, Grammar("{text} [MASK]", {}))
+
+
+def test_templates_that_do_not_fit_the_model_are_excluded(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
+    # with all of them a tiny vocabulary splits everything
+    monkeypatch.setattr("essent.model.template.STAND_INS", ("a",))
+    glued, fine = "xyz{text}q [MASK]", "{text} : [MASK] ."
+    long = "{text} means [MASK]" + " and so on" * 90  # no room for a text
+    board = search_templates(shell_of("bert"), TASK, [glued, fine, long], baselines=["mean"])
+    assert {trial.recipe.template for trial in board.trials} == {fine, None}
+    assert any("2 recipes of the space 'templates' were excluded" in note for note in board.notes)
+    with pytest.raises(UnsupportedRecipeError):
+        search_templates(shell_of("bert"), TASK, [glued])
+    with pytest.raises(InputError, match="no templates"):
+        search_templates(shell_of("bert"), TASK, [])
 
 
 def test_grammars_by_name_and_from_files(tmp_path: Path) -> None:
@@ -208,30 +179,3 @@ def test_generator_refusals(tmp_path: Path, t5: str, bert: Path, folder_of: Fold
         generate_templates(t5, [])
     with pytest.raises(InputError, match="at least 2"):
         generate_templates(t5, PAIRS, candidates=1)
-
-
-def test_generated_templates_are_ranked_by_their_scores(shell: SentenceTransformer, tmp_path: Path) -> None:
-    names = ("{text} is called [MASK].", "Also called [MASK]. {text}", "{text} means [MASK] .")
-    candidates = [Candidate(name, -float(number)) for number, name in enumerate(names)]
-    ranking, repeated = (search_candidates(shell, TASK, candidates, work=tmp_path, layers="topk:9") for _ in range(2))
-    assert (ranking.candidates, ranking.left_out) == (tuple(candidates), ())
-    scores = {
-        name: ranking.board.find(f"template='{name}' layers=topk:9 weights=mask").scores["spearman"] for name in names
-    }
-    assert scores[ranking.template] == max(scores.values())
-    assert repeated.board.provenance["encoded"] == 0
-    assert [t.recipe for t in repeated.board.trials] == [t.recipe for t in ranking.board.trials]
-
-
-def test_unusable_templates_are_skipped(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
-    # with all of them a tiny vocabulary splits everything
-    monkeypatch.setattr("essent.model.template.STAND_INS", ("a",))
-    glued, fine = Candidate("xyz{text}q [MASK]", -1.0), Candidate("{text} : [MASK] .", -2.0)
-    long = Candidate("{text} means [MASK]" + " and so on" * 90, -3.0)  # no room for a text
-    ranking = search_candidates(shell_of("bert"), TASK, [glued, fine, long])
-    assert ranking.left_out == (glued.template, long.template)
-    assert ranking.template == fine.template
-    with pytest.raises(InputError, match="None of the 1 generated"):
-        search_candidates(shell_of("bert"), TASK, [glued])
-    with pytest.raises(UnsupportedRecipeError, match="no mask token"):
-        search_candidates(shell_of("gpt2"), TASK, [fine])

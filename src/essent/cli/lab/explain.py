@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from essent._core.atomic import write_json
 from essent._core.lazy import optional_import
 from essent.cli import options as opt
-from essent.cli.console import prepare_torch, results, show_lines, show_note, wants_progress
+from essent.cli.console import prepare_torch, results, show_lines, show_note
 from essent.cli.files import check_folder, check_output, write_json_file
 from essent.cli.texts import read_files
 from essent.errors import InputError, NotFittedError
@@ -131,32 +131,23 @@ def bias(
     model: opt.Model,
     output: opt.Output,
     texts: opt.AnyTexts = None,
-    data: opt.Data = None,
-    data_folder: opt.Folder = None,
     column: opt.Column = "text",
-    seed: int = 0,
-    batch_size: opt.BatchSize = 32,
     run: opt.Run = opt.Run(),
 ) -> None:
-    """Draw the biases of token embeddings and measure anisotropy.
+    """Draw and measure the biases of token embeddings.
 
     The biases by frequency, sub-word and case are those of PromptBERT, Figures 1 and 2 (two principal components) and
-    Tables 1 and 2. A masked-LM head that is not tied to the word embeddings gets its own row of panels.
+    Table 2. A masked-LM head that is not tied to the word embeddings gets its own row of panels.
 
     ```console
-    $ essent lab explain bias -m bert-base-cased --texts wikipedia.txt --data stsb --output bias
+    $ essent lab explain bias -m bert-base-cased --texts wikipedia.txt --output bias
     ```
 
     Args:
         model: A model on the hub, or a folder.
         output: Folder for the picture (PNG, SVG), the numbers and a table.
-        texts: Texts for token counts and sentence measures. Default: rank tokens by the vocabulary's order, and
-            measure no sentences.
-        data: Scored pairs; their Spearman correlation is shown next to the anisotropy, e.g. stsb sickr.
-        data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
+        texts: Texts for token counts. Default: rank tokens by the vocabulary's order.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
-        seed: Seed of the sample, if there are more than 100,000 texts.
-        batch_size: Texts per batch.
     """
     prepare_torch("essent lab explain")
     optional_import("matplotlib", "demo")
@@ -164,17 +155,7 @@ def bias(
 
     check_folder(output, run.force)
     corpus = None if texts is None else read_files(texts, column)
-    report = token_bias(
-        model,
-        corpus,
-        tasks=data or [],
-        data=None if data_folder is None else str(data_folder),
-        seed=seed,
-        batch_size=batch_size,
-        progress=wants_progress(),
-        **run.options,
-    )
+    report = token_bias(model, corpus, **run.options)
     write_bias(report, output)
-    for table in report.tables():
-        results().print(table)
+    results().print(report.table())
     show_note(f"{output}: {', '.join(BIAS_FILES)}.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -162,7 +161,6 @@ def build(
     model: Annotated[str | None, Parameter(alias="-m")] = None,
     wordnet: opt.Folder = None,
     parser: str | None = None,
-    confidence: opt.Folder = None,
     json_file: opt.Json = None,
     column: opt.Column = "text",
     batch_size: opt.BatchSize = 64,
@@ -189,13 +187,11 @@ def build(
         model: A masked language model such as bert-large-uncased, for Synonym, Antonym and Random MLM.
         wordnet: NLTK's data folder with WordNet. Default: NLTK's own search path.
         parser: A spaCy pipeline with a parser. Default: en_core_web_sm; en_core_web_trf is more accurate.
-        confidence: File of coefficients from essent lab minimal-pairs fit. Default: essent's own.
         json_file: Also write why sentences were excluded, and the overlaps, as JSON; - is standard output.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         batch_size: Sentences per batch.
     """
     prepare_torch(COMMAND)
-    from essent.lab.minimal_pairs.resources import Confidence
     from essent.lab.minimal_pairs.rows import as_dict, words_and_marks, write_rows
     from essent.lab.minimal_pairs.run import build as build_pairs
 
@@ -203,8 +199,7 @@ def build(
     check_output(json_file, run.force)
     optional_import("lemminflect", "heros")
     sentences = read_files(texts, column)
-    coefficients = Confidence.load(*([] if confidence is None else [confidence]))
-    resources = replace(_resources(parser, wordnet, model, batch_size, run), confidence=coefficients)
+    resources = _resources(parser, wordnet, model, batch_size, run)
     unit = "words and marks"
     tokenize: Tokenize = words_and_marks
     if resources.model is not None:
@@ -257,81 +252,6 @@ def check(
     if problems:
         raise VerificationError(f"{len(problems)} of {len(pairs)} pairs break the rule of their subset.")
     show_lines([f"{len(pairs)} pairs; all follow the rule of their subset."])
-
-
-def sheet(
-    file: Annotated[Path, Parameter(name="FILE")],
-    /,
-    *,
-    output: opt.Output,
-    count: opt.Count = 100,
-    seed: int = 0,
-    force: Annotated[bool, Parameter(alias="-f", group=opt.OUTPUTS)] = False,
-) -> None:
-    """Write an annotation sheet.
-
-    It contains random pairs of each subset, and an empty column "good" for 1 or 0.
-
-    ```console
-    $ essent lab minimal-pairs sheet pairs.jsonl --output sheet.csv
-    ```
-
-    Args:
-        file: A file of minimal pairs, in a format that evaluate reads.
-        output: A .csv file to fill in.
-        count: Number of random pairs per subset.
-        seed: Seed of the sample.
-        force: Replace existing output.
-    """
-    check_torch(COMMAND)
-    from essent.lab.minimal_pairs.check import RULES, write_sheet
-    from essent.tasks.heros import load_heros
-
-    check_output(output, force, (".csv",))
-    rows = write_sheet(load_heros(file).pairs, output, count, seed)
-    show_lines([f"{output}: {rows} pairs. In the column good, write 1 for pairs that follow their rule, 0 for others:"])
-    show_lines(f"  {subset}: {rule}" for subset, rule in RULES.items())
-
-
-def fit(
-    sheets: Annotated[list[Path], Parameter(name="SHEETS")],
-    /,
-    *,
-    output: opt.Output,
-    model: Annotated[str, Parameter(alias="-m")],
-    wordnet: opt.Folder = None,
-    parser: str | None = None,
-    run: opt.Run = opt.Run(),
-) -> None:
-    """Fit the confidence in synonyms and antonyms to annotations.
-
-    The features come from the model and WordNet. The file contains a digest of the annotations. Refit for a different
-    masked language model or after adding annotations. essent's own annotations are in
-    src/essent/lab/minimal_pairs/data/judgements.tsv.
-
-    ```console
-    $ essent lab minimal-pairs fit sheet.csv --output confidence.json --model bert-large-uncased
-    ```
-
-    Args:
-        sheets: Annotation sheets that are filled in.
-        output: A .json file of coefficients, for build --confidence.
-        model: A masked language model such as bert-large-uncased.
-        wordnet: NLTK's data folder with WordNet. Default: NLTK's own search path.
-        parser: A spaCy pipeline with a parser. Default: en_core_web_sm.
-    """
-    check_torch(COMMAND)
-    from essent.lab.minimal_pairs.check import fit_sheets
-
-    check_output(output, run.force, (".json",))
-    resources = _resources(parser, wordnet, model, 64, run)
-    fitted, unused = fit_sheets(sheets, resources)
-    fitted.save(output)
-    for relation, area in fitted.fitted_on["held-out area"].items():
-        number = fitted.fitted_on["judgements"][relation]
-        show_lines([f"{relation}: {number} annotations, held-out AUC {area:.2f}"])
-    if unused:
-        show_note(f"{unused} annotations are ignored: WordNet lacks their words there, or they are now excluded.")
 
 
 def _report_lines(report: Mapping[str, Any], rows: Sequence[PairRow]) -> list[str]:

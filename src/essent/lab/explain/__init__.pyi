@@ -1,5 +1,4 @@
 from .bias import BiasReport as BiasReport
-from .bias import SentenceAnisotropy as SentenceAnisotropy
 from .bias import TokenMap as TokenMap
 from .bias import draw_bias as draw_bias
 from .bias import token_bias as token_bias

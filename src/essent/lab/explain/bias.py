@@ -1,8 +1,8 @@
 """Biases of token embeddings by frequency, sub-word and case, their anisotropy, and pictures of them.
 
 Source: PromptBERT (Jiang et al. 2022), section 3: Figures 1 and 2 show two principal components of the table, Table 2
-the average cosine of its rows, Table 1 the average cosine of sentences and their STS scores. The share of the table's
-variance that lies between groups of tokens is essent's own measure.
+the average cosine of its rows. The share of the table's variance that lies between groups of tokens is essent's own
+measure.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,14 +25,10 @@ from essent.errors import InputError, ModelError
 from essent.lab.explain.importance import backbone_of
 from essent.model.backbone import Backbone
 from essent.model.loading import open_model, read_capabilities
-from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import Vocabulary, count_tokens, text_ids
 from essent.report.parts import shortened
-from essent.selection.evaluation import Bench, model_name
-from essent.tasks.base import Task
+from essent.selection.evaluation import model_name
 from essent.tasks.geometry import average_cosine
-from essent.tasks.locate import load_task
-from essent.tasks.pairs import PairTask
 from essent.tasks.result import plain, short_name
 
 if TYPE_CHECKING:
@@ -40,8 +36,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-RECIPES = {"static": "static token embeddings avg.", "mean": "last layer avg."}
-SENTENCES = 100_000  # sampled from the corpus; the paper samples as many from Wikipedia
 GROUPS = 10  # groups of equal size, from rare to frequent tokens
 CASED = 0.01  # minimum share of tokens with a capital in a cased vocabulary
 UNUSED = re.compile(r"\[unused\d+\]|<unused\d+>|<madeupword\d+>|<extra_id_\d+>")
@@ -88,37 +82,12 @@ class TokenMap:
 
 
 @dataclass(frozen=True)
-class SentenceAnisotropy:
-    """The anisotropy of the sentence vectors of a recipe.
-
-    Attributes:
-        recipe: "static" or "mean".
-        cosine: average cosine of all pairs of sentences, including each sentence with itself (eq. 1).
-        spearman: Spearman correlation ×100 per task.
-
-    Example:
-        >>> from essent.lab.explain import token_bias
-        >>> texts = ["The museum opens at nine.", "A dog runs along the beach.", "He sold the old car."]
-        >>> report = token_bias("sentence-transformers/all-MiniLM-L6-v2", texts)
-        >>> for row in report.sentences:
-        ...     print(row.recipe, round(row.cosine, 2))
-        static 0.79
-        mean 0.35
-    """
-
-    recipe: str
-    cosine: float
-    spearman: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class BiasReport:
-    """The result of `token_bias`: one map per table of token vectors, and the anisotropy of sentences.
+    """The result of `token_bias`: one map per table of token vectors.
 
     Attributes:
         model: name of the model.
         maps: the input word embeddings, and the output matrix if the model does not tie the two.
-        sentences: one row per recipe ("static", "mean"); empty without texts and tasks.
         texts: number of texts in the corpus.
 
     Example:
@@ -126,13 +95,10 @@ class BiasReport:
         >>> report = token_bias("my-mlm", ["The museum opens at nine.", "A dog runs along the beach."])
         >>> report.texts, [table.name for table in report.maps]
         (2, ['input word embeddings'])
-        >>> [table.title for table in report.tables()]
-        ['Tokens', 'Sentences (Table 1)']
     """
 
     model: str
     maps: tuple[TokenMap, ...]
-    sentences: tuple[SentenceAnisotropy, ...]
     texts: int
 
     def to_dict(self) -> dict[str, Any]:
@@ -143,88 +109,48 @@ class BiasReport:
 
         return dict(plain(asdict(self, dict_factory=with_lists)))
 
-    def tables(self) -> list[Table]:
-        """Return tables of tokens and of sentences for `rich`."""
+    def table(self) -> Table:
+        """Return the measures as a table for `rich`."""
         from rich import box
         from rich.table import Column, Table
 
-        style: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "title_justify": "left"}
-        tokens = Table("", *(Column(table.name, justify="right") for table in self.maps), title="Tokens", **style)
-        tokens.add_row("tokens", *(f"{len(table.tokens):,}" for table in self.maps))
-        tokens.add_row("average cosine (Table 2)", *(f"{table.cosine:.4f}" for table in self.maps))
+        columns = (Column(token_map.name, justify="right") for token_map in self.maps)
+        table = Table("", *columns, box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_row("tokens", *(f"{len(token_map.tokens):,}" for token_map in self.maps))
+        table.add_row("average cosine (Table 2)", *(f"{token_map.cosine:.4f}" for token_map in self.maps))
         for name in self.maps[0].shares:
-            tokens.add_row(f"variance by {name}", *(f"{100 * table.shares[name]:.1f} %" for table in self.maps))
-        if not self.sentences:
-            return [tokens]
-        tasks = [*self.sentences[0].spearman]
-        names = [f"Spearman {task}" for task in tasks] + ["Spearman avg."] * (len(tasks) > 1) + ["anisotropy"]
-        sentences = Table("", *(Column(name, justify="right") for name in names), title="Sentences (Table 1)", **style)
-        for row in self.sentences:
-            scores = [*row.spearman.values()]
-            scores += [sum(scores) / len(scores)] if len(scores) > 1 else []
-            sentences.add_row(RECIPES[row.recipe], *(f"{score:.2f}" for score in scores), f"{row.cosine:.4f}")
-        return [tokens, sentences]
+            table.add_row(f"variance by {name}", *(f"{100 * token_map.shares[name]:.1f} %" for token_map in self.maps))
+        return table
 
 
-def token_bias(
-    model: ModelLike,
-    corpus: Sequence[str] | None = None,
-    *,
-    tasks: Sequence[Task | str] = (),
-    data: str | None = None,
-    seed: int = 0,
-    batch_size: int = 32,
-    progress: bool = False,
-    **options: Any,
-) -> BiasReport:
-    """Measure the biases of a model's token embeddings, and the anisotropy of its sentence vectors.
+def token_bias(model: ModelLike, corpus: Sequence[str] | None = None, **options: Any) -> BiasReport:
+    """Measure the biases of a model's token embeddings.
 
     Args:
         model: a hub name, a folder, or a SentenceTransformer.
-        corpus: texts to count tokens in. Sentence vectors are measured on a sample of at most 100,000. Without a
-            corpus, the vocabulary's order replaces frequency, and anisotropy is not measured.
-        tasks: tasks of scored pairs, or their names; the report contains their Spearman correlation.
-        data: folder of the named tasks.
-        seed: seed of the sample.
+        corpus: texts to count tokens in. Without a corpus, the vocabulary's order replaces frequency.
         options: keyword arguments for SentenceTransformer (device, revision …).
 
     Raises:
-        InputError: the corpus is empty, a task has no scored pairs, or the table is too small to draw.
+        InputError: the corpus is empty, or the table is too small to draw.
 
     Example:
         >>> from essent.lab.explain import token_bias
         >>> texts = ["The museum opens at nine.", "A dog runs along the beach.", "He sold the old car."]
         >>> report = token_bias("sentence-transformers/all-MiniLM-L6-v2", texts)
-        >>> round(report.maps[0].cosine, 2), round(report.sentences[1].cosine, 2)
-        (0.01, 0.35)
+        >>> round(report.maps[0].cosine, 2)
+        0.01
     """
     texts = None if corpus is None else check_texts(corpus)
     if texts is not None and not texts:
         raise InputError("The corpus has no texts. Pass at least one text, or None.")
-    scored = [load_task(task, data) if isinstance(task, str) else task for task in tasks]
-    if wrong := [task.name for task in scored if not isinstance(task, PairTask)]:
-        raise InputError(f"The task {wrong[0]} has no scored pairs. Pass one that has, e.g. stsb.")
-    shell = _open_with_head(model, options)
-    backbone = backbone_of(shell)
+    backbone = backbone_of(_open_with_head(model, options))
     size, tokenizer = len(backbone.vocabulary), backbone.tokenizer
     counts = None if texts is None else count_tokens(lambda part: text_ids(tokenizer, list(part)), texts, size).count
     table = backbone.static_table.detach().float().cpu().numpy()  # (V,D)
     tables = {"input word embeddings": table, **_untied_table(backbone, table)}
     maps = tuple(token_map(name, rows, backbone.vocabulary, counts) for name, rows in tables.items())
-    if texts is None and not scored:
-        return BiasReport(model_name(model), maps, (), 0)
-    cosines = [math.nan] * len(RECIPES)
-    scores: list[dict[str, float]] = [{} for _ in RECIPES]
-    bench = Bench(shell, list(map(Recipe.parse, RECIPES)), batch_size=batch_size, progress=progress, options={})
-    if texts is not None:
-        indices = np.random.default_rng(seed).choice(len(texts), min(len(texts), SENTENCES), replace=False)
-        sampled = [texts[index] for index in sorted(indices)]
-        cosines = [average_cosine(vectors, self_pairs=True) for _, vectors in bench.vectors(sampled, None, None)]
-    for task in scored:
-        for number, (_, vectors) in enumerate(bench.vectors(task.texts(), None, None)):
-            scores[number][task.name] = task.score_vectors(vectors).main_score
-    rows = map(SentenceAnisotropy, RECIPES, cosines, scores)
-    return BiasReport(model_name(model), maps, tuple(rows), len(texts or []))
+    return BiasReport(model_name(model), maps, len(texts or []))
 
 
 def token_map(name: str, table: np.ndarray, vocabulary: Vocabulary, counts: np.ndarray | None) -> TokenMap:
@@ -378,7 +304,7 @@ def _draw_groups(axes: Any, token_map: TokenMap, title: str, groups: dict[str, t
 
 
 def write_bias(report: BiasReport, folder: str | Path) -> None:
-    """Write the picture (PNG, SVG), the numbers (JSON) and the tables (text) of a bias report into a folder.
+    """Write the picture (PNG, SVG), the numbers (JSON) and the table (text) of a bias report into a folder.
 
     Example:
         >>> from pathlib import Path
@@ -395,4 +321,4 @@ def write_bias(report: BiasReport, folder: str | Path) -> None:
         draw_bias(report, directory / name)
     write_json(directory / "bias.json", report.to_dict(), indent=None)
     with replacing_file(directory / "bias.txt") as temporary, temporary.open("w", encoding="utf-8") as file:
-        Console(file=file, width=120).print(*report.tables(), sep="")
+        Console(file=file, width=120).print(report.table())

@@ -1,33 +1,14 @@
-"""Checks of finished minimal pairs, and sheets on which annotators label them.
-
-A sheet is a table with the columns subset, original, converted and good; an annotator puts 1 or 0 into the last. The
-confidence in synonyms and antonyms is fitted to such labels.
-"""
+"""Checks of finished minimal pairs."""
 
 from __future__ import annotations
 
-import csv
-import hashlib
-import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from essent._core.atomic import write_text
-from essent.errors import DataError
-from essent.lab.minimal_pairs.english import NEGATORS, replace_word, replaceable, statement, ungrammatical
-from essent.lab.minimal_pairs.parsing import Doc, Negation, Parser, UnsuitableError, attempt, is_near, is_word
-from essent.lab.minimal_pairs.resources import RELATIONS, Confidence, Evidence, Resources, WordNet
-from essent.lab.minimal_pairs.rows import sample
-from essent.lab.minimal_pairs.words import Choice, Chooser, substitutes
-from essent.tasks.data import located_rows
+from essent.lab.minimal_pairs.english import NEGATORS, statement, ungrammatical
+from essent.lab.minimal_pairs.parsing import Doc, Parser, UnsuitableError, attempt, is_near, is_word
 from essent.tasks.examples import MinimalPair
-
-# -- finished pairs ---------------------------------------------------------------------------------------------------
 
 REPLACED = ("Synonym", "Antonym", "Random MLM")
 ARTICLES = {"a", "an"}
@@ -120,114 +101,3 @@ def _negation_problem(before: Doc, after: Doc) -> str | None:
         return "more than the negation differs"
     outcomes = (attempt(statement, doc) for doc in (before, after))
     return next((f"not a statement: {error}" for error in outcomes if isinstance(error, UnsuitableError)), None)
-
-
-# -- labels -----------------------------------------------------------------------------------------------------------
-
-
-COLUMNS = ("subset", "original", "converted", "good")
-FOLDS = 10
-RULES = {  # when a pair of each subset is good
-    "Synonym": "grammatical, and means the same",
-    "Antonym": "grammatical, and means the opposite",
-    "Random MLM": "grammatical, and means something else",
-    "Typo": "one word is misspelled and can still be read",
-    "Negation (Main)": "grammatical, and the main statement is negated, or its negation removed",
-    "Negation (Antonym)": "grammatical, and the word, or its statement, is negated, or the negation removed",
-}
-
-
-def write_sheet(pairs: Iterable[MinimalPair], path: str | Path, number: int = 100, seed: int = 0) -> int:
-    """Write a .csv sheet of `number` random pairs per subset, and return its number of rows."""
-    pairs = [pair for members in sample(list(pairs), number, seed).values() for pair in members]
-    lines = io.StringIO()
-    rows = [(pair.subset, pair.original, pair.changed, "") for pair in pairs]
-    csv.writer(lines, lineterminator="\n").writerows([COLUMNS, *rows])
-    write_text(path, lines.getvalue())
-    return len(rows)
-
-
-def read_sheets(paths: Sequence[str | Path]) -> list[tuple[MinimalPair, bool]]:
-    """Return the labelled pairs of sheets (.csv, .tsv or .jsonl); rows without a label are skipped.
-
-    Raises:
-        DataError: a file is not a sheet, or a label is not 1, 0 or empty.
-    """
-    labelled = []
-    for where, columns in (row for path in paths for row in located_rows(path)):
-        if not {*COLUMNS} <= {*columns}:
-            raise DataError(f"{where}: a sheet needs the columns {', '.join(COLUMNS)}, but has {', '.join(columns)}.")
-        subset, original, converted, label = (columns[name] for name in COLUMNS)
-        good = "" if label is None else str(int(label) if isinstance(label, bool) else label).strip()
-        if good not in ("1", "0", ""):
-            raise DataError(f"{where}: good={good!r} must be 1, 0 or empty.")
-        if good:
-            labelled.append((MinimalPair(original, converted, subset), good == "1"))
-    return labelled
-
-
-def fit_sheets(paths: Sequence[str | Path], resources: Resources) -> tuple[Confidence, int]:
-    """Fit the confidence to the synonyms and antonyms of filled sheets; return it and the number of unused rows.
-
-    A row is used if WordNet has its replacement and `data/excluded.tsv` does not exclude it.
-
-    Raises:
-        DataError: a file is not a sheet, or there are too few labels.
-        InputError: the resources have no masked language model or no WordNet.
-    """
-    chooser = Chooser(resources)
-    rows = [(pair, good) for pair, good in read_sheets(paths) if pair.subset.lower() in RELATIONS]
-    docs = resources.parser([pair.original for pair, _ in rows])
-    choices = [_choice_of(pair, doc, chooser.wordnet) for (pair, _), doc in zip(rows, docs, strict=True)]
-    used = [(choice, row) for choice, row in zip(choices, rows, strict=True) if choice is not None]
-    compared = chooser.compare([choice for choice, _ in used])
-    labels = [
-        (pair.subset.lower(), evidence, good)
-        for (_, (pair, good)), (evidence_by_candidate, _) in zip(used, compared, strict=True)
-        for evidence in evidence_by_candidate.values()
-    ]
-    digest = hashlib.sha256(b"".join(Path(path).read_bytes() for path in paths)).hexdigest()
-    metadata = {"model": Path(chooser.model.name).name, "parser": resources.parser.name, "sha256": digest}
-    return fit(labels, metadata), len(rows) - len(labels)
-
-
-def _choice_of(pair: MinimalPair, doc: Doc, wordnet: WordNet) -> Choice | None:
-    """Return the choice that produces a pair, with only the pair's candidate; None if WordNet lacks it."""
-    for token in replaceable(doc):
-        same_start = pair.changed.startswith(pair.original[: max(token.idx - 3, 0)])
-        for candidate in substitutes(token, wordnet) if same_start else ():
-            if candidate.relation == pair.subset.lower() and replace_word(token, candidate.word) == pair.changed:
-                return Choice(token, Negation(pair.original, (), ""), [candidate])
-    return None
-
-
-def fit(labels: Sequence[tuple[str, Evidence, bool]], metadata: Mapping[str, Any]) -> Confidence:
-    """Fit a logistic regression per relation (ridge 1), with the mean held-out area under the curve of 10 folds.
-
-    Args:
-        labels: "synonym" or "antonym", the evidence, and whether the pair is good.
-        metadata: values to store in `fitted_on`, such as the model.
-
-    Raises:
-        DataError: a relation has fewer than `FOLDS` good or bad labels.
-    """
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import StratifiedKFold, cross_val_score
-
-    coefficients, areas, counts = {}, {}, {}
-    for name in RELATIONS:
-        features = np.array([[*evidence.terms().values()] for relation, evidence, _ in labels if relation == name])
-        good = [is_good for relation, _, is_good in labels if relation == name]
-        if min(sum(good), len(good) - sum(good)) < FOLDS:
-            raise DataError(
-                f"{len(good)} labelled {name}s, {sum(good)} of them good, are too few to fit. Label at least {FOLDS} "
-                f"good and {FOLDS} bad ones."
-            )
-        folds, model = StratifiedKFold(FOLDS, shuffle=True, random_state=0), LogisticRegression()
-        areas[name] = round(float(cross_val_score(model, features, good, cv=folds, scoring="roc_auc").mean()), 3)
-        counts[name] = len(good)
-        model.fit(features, good)
-        weights = [*model.intercept_.tolist(), *model.coef_[0].tolist()]
-        terms = ("constant", *Evidence._fields)
-        coefficients[name] = {term: round(weight, 4) for term, weight in zip(terms, weights, strict=True)}
-    return Confidence(coefficients, {**metadata, "judgements": counts, "held-out area": areas})

@@ -1,9 +1,9 @@
-"""Resources of minimal pairs: WordNet, common misspellings, a masked language model, and a confidence.
+"""Resources of minimal pairs: WordNet, common misspellings, a masked language model, and a regression.
 
 The list of misspellings is that of the PyPI package `codespell`, which is based on Wikipedia's; it is read from the
 installed package. The masked language model predicts random words (Chiang et al. 2023, section 2.2.4) and scores
 synonyms and antonyms. A logistic regression estimates the probability that one of these is good in context. Its
-coefficients are in data/coefficients.json; `essent lab minimal-pairs fit` writes such a file from labels.
+coefficients are in data/coefficients.json; `benchmarks/minimal_pairs.py` fits them to labelled pairs.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 import torch
 
-from essent._core.atomic import write_json
 from essent._core.folders.contents import guarded, opening
 from essent._core.hub import reach_model
 from essent._core.lazy import optional_import
 from essent.errors import DataError, ModelError
 from essent.lab.minimal_pairs.parsing import DATA, Parser, read_table
 from essent.tasks.base import unit_rows
+from essent.tasks.geometry import average_cosine
 
 # -- WordNet ----------------------------------------------------------------------------------------------------------
 
@@ -279,8 +279,7 @@ class MaskedModel:
         """Mean cosine of the states of different words in different sentences."""
         rows = [(row["sentence"], row["sentence"].index(row["word"]), row["word"]) for row in read_table("probes.tsv")]
         vectors = self._states([(text, start, start + len(word)) for text, start, word in rows])
-        off_diagonal = ~np.eye(len(rows), dtype=bool)
-        return min(float((vectors @ vectors.T)[off_diagonal].mean()), 0.999)  # avoids a division by zero
+        return min(average_cosine(vectors), 0.999)  # avoids a division by zero
 
     @torch.inference_mode()
     def _states(self, spans: Sequence[tuple[str, int, int]]) -> np.ndarray:
@@ -299,7 +298,7 @@ class MaskedModel:
         return np.stack([states_by_span[span] for span in spans]) if spans else np.zeros((0, 1))
 
 
-# -- the confidence in a replacement ----------------------------------------------------------------------------------
+# -- the quality of a replacement --------------------------------------------------------------------------------------
 
 UNSEEN, MIN_LOG = -12.0, -14.0  # log-probability of a word without a token, and the lower limit
 RELATIONS = ("synonym", "antonym")
@@ -326,35 +325,17 @@ class Evidence(NamedTuple):
         return {**self._asdict(), "probability": likely, "prefix": float(self.prefix)}
 
 
-@dataclass(frozen=True)
-class Confidence:
-    """Coefficients for synonyms and antonyms by regression term, and a description of the labels of the fit."""
+@cache
+def coefficients() -> dict[str, dict[str, float]]:
+    """Return the coefficients of the regression for synonyms and antonyms, by term."""
+    fitted: dict[str, dict[str, float]] = json.loads((DATA / "coefficients.json").read_text("utf-8"))
+    return {relation: fitted[relation] for relation in RELATIONS}
 
-    coefficients: Mapping[str, Mapping[str, float]]
-    fitted_on: Mapping[str, Any]
 
-    @staticmethod
-    @cache
-    def load(path: Path = DATA / "coefficients.json") -> Confidence:
-        """Read a file of `essent lab minimal-pairs fit`.
-
-        Raises:
-            DataError: the file is not readable, or not such a file.
-        """
-        try:
-            coefficients = json.loads(path.read_text("utf-8"))
-            return Confidence({relation: coefficients[relation] for relation in RELATIONS}, coefficients["fitted_on"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path} has no coefficients of `essent lab minimal-pairs fit`: {error!r}.") from error
-
-    def save(self, path: str | Path) -> None:
-        """Write a file that `load` reads."""
-        write_json(path, {"fitted_on": dict(self.fitted_on), **self.coefficients})
-
-    def probability(self, relation: str, evidence: Evidence) -> float:
-        """Return the probability that the replacement is a good synonym or antonym."""
-        weights, terms = self.coefficients[relation], {"constant": 1.0, **evidence.terms()}
-        return 1 / (1 + math.exp(-sum(weight * terms[name] for name, weight in weights.items())))
+def probability(relation: str, evidence: Evidence) -> float:
+    """Return the probability that the replacement is a good synonym or antonym."""
+    weights, terms = coefficients()[relation], {"constant": 1.0, **evidence.terms()}
+    return 1 / (1 + math.exp(-sum(weight * terms[name] for name, weight in weights.items())))
 
 
 # -- all of them ------------------------------------------------------------------------------------------------------
@@ -371,7 +352,6 @@ class Resources:
         wordnet: source of synonyms and antonyms.
         model: scores them in context, and predicts random words.
         misspellings: misspellings of each word; without them, typos are random edits of one letter.
-        confidence: coefficients that rank synonyms and antonyms, by default those of the package.
 
     Example:
         >>> from essent.lab.minimal_pairs import Parser, Resources, build, misspellings
@@ -385,4 +365,3 @@ class Resources:
     wordnet: WordNet | None = None
     model: MaskedModel | None = None
     misspellings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    confidence: Confidence = field(default_factory=Confidence.load)

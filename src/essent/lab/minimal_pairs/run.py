@@ -6,6 +6,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -43,8 +44,17 @@ PAUSE = re.compile(r"(?<=\w)(?:\.{2,}|…)(?=[\s\w])")
 REPEATED = re.compile(r"[.!,;'’\-]{2,}|\s{2,}|\s[.,!;]|\.\w{2,}")
 WORD = re.compile(r"(?<!['’])\b\w+\b(?!\.\w)")  # excludes the letters of i.e. and the i of hawai'i
 CAPITALS = re.compile(r"\b[A-Z]{4,}\b")
-CURSE = re.compile(rf"\b(?:{'|'.join(sorted(word_lists()['curse']))})\b", re.IGNORECASE)
-CONTRACTIONS = {contraction.replace("'", "").lower(): contraction for contraction in word_lists()["contraction"]}
+
+
+@cache
+def _swear_words() -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{'|'.join(sorted(word_lists()['curse']))})\b", re.IGNORECASE)
+
+
+@cache
+def _contractions() -> dict[str, str]:
+    """Return contractions by their letters: dont -> don't."""
+    return {contraction.replace("'", "").lower(): contraction for contraction in word_lists()["contraction"]}
 
 
 def filter_sentences(
@@ -115,7 +125,7 @@ def _with_apostrophe(word: re.Match[str]) -> str:
     """Add the missing apostrophe of a contraction (dont, im, i); IM is unchanged, since it may be another word."""
     if len(word[0]) > 1 and word[0].isupper():
         return word[0]
-    return like_case(CONTRACTIONS.get(word[0].lower(), word[0]), word[0])
+    return like_case(_contractions().get(word[0].lower(), word[0]), word[0])
 
 
 def _word_count(text: str) -> int:
@@ -134,7 +144,7 @@ LOOKS: tuple[tuple[str, str, Callable[[str], object]], ...] = (  # filter, reaso
     ("marks", "unbalanced quotation marks", lambda text: text.count('"') % 2 or text.count("“") != text.count("”")),
     ("marks", "repeated marks, or a space before a mark", REPEATED.search),
     ("marks", "words in capitals", lambda text: len(CAPITALS.findall(text)) > 1),
-    ("language", "a swear word", CURSE.search),
+    ("language", "a swear word", lambda text: _swear_words().search(text)),
 )
 FILTERS = (*dict.fromkeys(name for name, _, _ in LOOKS), "words", "grammar", "statement", "main verb")
 
@@ -196,13 +206,14 @@ def build(
     least = min(n * look_at, len(order)) if chooser is not None else 1
     built: list[Built] = []
     excluded: dict[str, Counter[str]] = {name: Counter() for name in (*FILTERS, *LATER_FILTERS)}
+    misspelled = frozenset(word for words in resources.misspellings.values() for word in words)
     used_texts: set[str] = set()
     seen = 0
     total = least if chooser is not None else len(order)
     with text_progress(total, progress, desc="Sentences", unit="sentence", estimated=True) as show:
         while seen < least or (seen < len(order) and len(built) < n):
             chunk = order[seen : seen + CHUNK]
-            for outcome in _outcomes(chunk, resources, chooser, used_texts, seed):
+            for outcome in _outcomes(chunk, resources, chooser, misspelled, used_texts, seed):
                 if isinstance(outcome, UnsuitableError):
                     excluded[outcome.filter][str(outcome)] += 1
                 else:
@@ -220,10 +231,14 @@ def build(
 
 
 def _outcomes(
-    sentences: Sequence[str], resources: Resources, chooser: Chooser | None, used_texts: set[str], seed: int
+    sentences: Sequence[str],
+    resources: Resources,
+    chooser: Chooser | None,
+    misspelled: Container[str],
+    used_texts: set[str],
+    seed: int,
 ) -> Iterator[Built | UnsuitableError]:
     """Yield the rows of each sentence, or the reason why it has none; originals in `used_texts` are not repeated."""
-    misspelled = frozenset(word for words in resources.misspellings.values() for word in words)
     suitable: list[tuple[Choice, list[Choice]]] = []
     for main in filter_sentences(sentences, resources.parser, misspelled, resources.wordnet or frozenset()):
         if isinstance(main, UnsuitableError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import islice
 from typing import TypeAlias
 
@@ -35,6 +36,7 @@ from essent.lab.minimal_pairs.resources import (
     Query,
     Resources,
     WordNet,
+    probability,
     spelled,
 )
 
@@ -60,8 +62,6 @@ PENALTY = {  # natural log, by relation to the word
     "through hypernym": 1.5,
 }
 UNCOUNTED = 2.0  # penalty for a word that does not occur in WordNet's tagged texts
-# replacements that seldom fit: word, "synonym" or "antonym", replacement
-EXCLUDED = {(row["word"], row["relation"], row["other"]) for row in read_table("excluded.tsv")}
 PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "de", "mis")
 FRAMES = {  # WordNet's sentence frames (wninput(5WN)) by the complement of a verb
     "object": {8, 9, 10, 11, 14, 15, 16, 17, 18, 19, 20, 21, 24, 25, 30, 31},
@@ -97,6 +97,12 @@ class Candidate:
 Offer: TypeAlias = tuple[str, str, Lemma, str]  # synonym or antonym, WordNet's relation, the candidate, via
 
 
+@cache
+def _excluded() -> set[tuple[str, ...]]:
+    """Return replacements that seldom fit: word, "synonym" or "antonym", replacement."""
+    return {(row["word"], row["relation"], row["other"]) for row in read_table("excluded.tsv")}
+
+
 def substitutes(token: Token, wordnet: WordNet) -> list[Candidate]:
     """Return synonyms and antonyms in a word's frequent senses, each word once; empty unless both kinds exist.
 
@@ -111,7 +117,7 @@ def substitutes(token: Token, wordnet: WordNet) -> list[Candidate]:
         share = (uses + 0.5) / total
         for offer in _offers(sense, part, wordnet) if share >= SHARE or not number else ():
             relation, word = offer[0], spelled(offer[2])
-            if word in excluded_words or (lemma, relation, word) in EXCLUDED:
+            if word in excluded_words or (lemma, relation, word) in _excluded():
                 continue
             if (candidate := _candidate(token, part, sense, offer, math.log(share), wordnet)) is not None:
                 best[relation][word] = max(best[relation].get(word, candidate), candidate, key=lambda c: c.prior)
@@ -239,7 +245,7 @@ class Chooser:
             raise InputError(
                 "Synonyms and antonyms need a masked language model and WordNet. Pass Resources with both."
             )
-        self.wordnet, self.model, self.confidence = resources.wordnet, resources.model, resources.confidence
+        self.wordnet, self.model = resources.wordnet, resources.model
 
     def choose(self, sentences: Sequence[Sequence[Choice]]) -> list[Choice | UnsuitableError]:
         """Choose for each sentence the word whose synonym and antonym are most probably good."""
@@ -282,7 +288,7 @@ class Chooser:
 
     def _ranked(self, evidence: Mapping[Candidate, Evidence]) -> dict[Candidate, float]:
         """Return the probability that each candidate is good, the highest first."""
-        chances = {c: self.confidence.probability(c.relation, its_evidence) for c, its_evidence in evidence.items()}
+        chances = {c: probability(c.relation, its_evidence) for c, its_evidence in evidence.items()}
         return dict(sorted(chances.items(), key=lambda entry: (-entry[1], entry[0].lemma)))
 
     def _best(self, choice: Choice, compared: tuple[Mapping[Candidate, Evidence], Sequence[str]]) -> Choice | None:

@@ -1,4 +1,4 @@
-"""Search for templates: slot by slot in a grammar (PromptBERT 4.2), or among candidates that a T5 generates."""
+"""Search for templates: those of a grammar, or those that a T5 generates (PromptBERT 4.2)."""
 
 from essent._core.lazy import lazy_names
 

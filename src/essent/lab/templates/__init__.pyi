@@ -3,9 +3,5 @@ from .generate import Definition as Definition
 from .generate import Generator as Generator
 from .generate import generate_templates as generate_templates
 from .search import PROMPT_BERT as PROMPT_BERT
-from .search import GeneratedSearch as GeneratedSearch
 from .search import Grammar as Grammar
-from .search import Step as Step
-from .search import TemplateSearch as TemplateSearch
-from .search import search_candidates as search_candidates
 from .search import search_templates as search_templates
