@@ -144,3 +144,9 @@ def test_another_process_gives_the_same(bert: Path) -> None:
     """What encode(device=["cpu", "cpu"]) does, with one worker: each takes ten seconds to import its libraries."""
     encoder = Encoder(str(bert), "layers=1+2 weights=idf*ditto:2-2 | zscore").fit(TEXTS)
     np.testing.assert_allclose(encoder.encode(pd.Series(TEXTS), device=["cpu"]), encoder.encode(TEXTS), atol=1e-5)
+
+
+def test_texts_of_removed_tokens_fall_back_to_the_mean(bert: Path) -> None:
+    removed, plain = Encoder(bert, "static-remove-biases"), Encoder(bert, "static")
+    for text in (".", "the , a !", "?!"):
+        assert np.abs(removed.encode(text) - plain.encode(text)).max() < 1e-6

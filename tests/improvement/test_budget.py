@@ -105,15 +105,6 @@ def test_the_journal_measures_the_seconds_of_a_step(tmp_path: Path, monkeypatch:
     assert journal.once("train", lambda: {"seconds": 0.5, "steps": 8}) == {"seconds": 7.0, "steps": 8}
 
 
-def test_starting_over_removes_earlier_results(tmp_path: Path) -> None:
-    """The new run may have no time for a static table or a graph."""
-    Journal(tmp_path, {}, force=False).once("plan", dict)
-    for name in ("encoder", "static", "graph", "mine"):
-        (tmp_path / name).mkdir()
-    Journal(tmp_path, {"budget": "1s"}, force=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
-
-
 @pytest.mark.parametrize(
     ("scores", "name"),
     [((80.0, 79.0, 78.5, 60.0), "c"), ((-2.0, -3.0, -4.0, -5.0), "a"), ((math.nan,) * 4, "a"), ((80.0,), "a")],

@@ -201,14 +201,17 @@ def test_nothing_gained_keeps_the_recipe(bert: Path, small: None, tmp_path: Path
 
 def test_a_spent_budget_gives_an_encoder(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a clock by which whatever is timed takes a second, a budget of two is spent before the search; no labels."""
+    earlier = tmp_path / "out" / "static"
+    earlier.mkdir(parents=True)
     monkeypatch.setattr(machine, "elapsed", itertools.count().__next__)
-    improvement = essent.improve(str(bert), TEXTS, output=tmp_path / "out", budget="2s", options=CPU)
+    improvement = essent.improve(str(bert), TEXTS, output=tmp_path / "out", budget="2s", options=CPU, force=True)
     assert not improvement.by_labels
     assert not [name for name in improvement.metadata["steps"] if name.startswith(("timing", "trials", "train"))]
     assert [part.name for part in improvement.results] == ["encoder"]
     assert improvement.encoder(device="cpu").encode(["A text."]).shape[0] == 1
     assert any("No static was made: it would take about" in note for note in improvement.notes)
     assert any("more than the budget" in note for note in improvement.notes)
+    assert f"Left from an earlier run: {earlier}." in improvement.notes
 
 
 @pytest.mark.slow  # processes of their own

@@ -316,6 +316,9 @@ def collect_results(run: Run) -> Improved:
             figures = (values["texts_per_second"], values["bytes"]) if name == step else ()
             test = metric.with_interval(name, test=True) if metric.tests else None
             outputs[name] = Output(name, *metric.with_interval(name), test, agreement, *figures)
+    earlier = [str(folder) for name in LAST if name not in outputs and (folder := run.journal.output / name).exists()]
+    if earlier:
+        run.notes.append(f"Left from an earlier run: {', '.join(earlier)}.")
     if spent > run.settings["seconds"]:
         run.notes.append(f"The improvement took {duration(spent)}, more than the budget.")
     metadata = {

@@ -30,7 +30,7 @@ from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.errors import DataError, UnknownNameError
 from essent.improvement import results
-from essent.improvement.budget import LAST, plan_encoder, plan_graph, plan_static, share_of
+from essent.improvement.budget import plan_encoder, plan_graph, plan_static, share_of
 from essent.improvement.metric import Inputs, Metric, read_inputs
 from essent.improvement.plan import make_plan, parse_budget
 from essent.improvement.results import Gain, Improved, recipe_of
@@ -335,8 +335,7 @@ class Journal:
         if output.exists() and not output.is_dir():
             raise DataError(f"{output} is a file, but improve writes a folder. Choose another name.")
         if force and self.path.is_file():
-            for folder in filter(Path.is_dir, (*(output / name for name in LAST), self.folder)):
-                shutil.rmtree(folder)
+            shutil.rmtree(self.folder)
         elif self.path.is_file():
             self._resume()
         elif not force and output.is_dir() and any(entry.name != WORK for entry in output.iterdir()):

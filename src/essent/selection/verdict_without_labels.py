@@ -155,4 +155,5 @@ def measured_gain(use: str, level: float) -> str:
     nearest = sorted(gains, key=lambda case: case[0])[:NEAREST] if use == SIMILARITY else gains
     points = np.array([gain for _, gain in nearest])
     worse = np.sum(points < 0)
-    return f"{points.mean():+.1f} ± {points.std():.1f} points over mean (worse in {worse} of {len(points)} cases)"
+    mean = round(points.mean(), 1) + 0.0  # no "-0.0"
+    return f"{mean:+.1f} ± {points.std():.1f} points over mean (worse in {worse} of {len(points)} cases)"

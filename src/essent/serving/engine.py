@@ -292,7 +292,7 @@ class Engine:
             while message[:1] != ("ended",):
                 try:
                     message = connection.recv()
-                except (EOFError, OSError) as error:
+                except Exception as error:  # also of unpickling: without a message, requests would wait
                     message = ("ended", f"its process has ended: {type(error).__name__}")
                 with suppress(RuntimeError):  # the loop is closed
                     loop.call_soon_threadsafe(self._handle, message, ended)

@@ -262,7 +262,8 @@ class Checkpoint:
                 for name in ("layer", "held_out")
             )
             alone = {layer: arrays[f"alone.{layer}"] for layer in sums.tables}
-            vectors = None if sums.vectors is None else arrays["vectors"]
+            if sums.vectors is not None:
+                sums.vectors[: len(arrays["vectors"])] = arrays["vectors"]
         except (OSError, ValueError, KeyError, SafetensorError) as error:
             if renew:
                 return
@@ -273,6 +274,4 @@ class Checkpoint:
             table[observed.to(table.device)] = tables[layer].to(table.device)
             sums.held_out_tables[layer].copy_(held_out_tables[layer])
         sums.count, sums.document_frequency, sums.held_out_count = count, frequency, held_out_count
-        if sums.vectors is not None and vectors is not None:
-            sums.vectors[: len(vectors)] = vectors
         sums.alone, sums.tokens_alone, sums.done = alone, len(next(iter(alone.values()))), done

@@ -72,6 +72,17 @@ def test_a_damaged_file_is_named(tmp_path: Path, damage: str) -> None:
     np.testing.assert_array_equal(stored[:, 0], range(3000))
 
 
+def test_a_changed_row_is_computed_again(tmp_path: Path) -> None:
+    cache, compute, texts = PooledCache(tmp_path), Counting((3,)), ["x" * size for size in range(3000)]
+    cache.vectors(["a"], (3,), texts, compute)
+    content, row = cache.file.read_bytes(), np.full(3, 2000, np.float32).tobytes()
+    assert content.count(row) == 1
+    cache.file.write_bytes(content.replace(row, np.full(3, 7, np.float32).tobytes()))
+    (rows,) = cache.vectors(["a"], (3,), texts, compute)
+    np.testing.assert_array_equal(rows[:, 0], range(3000))
+    assert [len(computed) for computed in compute.computed] == [3000, 1024]
+
+
 def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
     cache = PooledCache(tmp_path)
     cache.file.mkdir()

@@ -68,7 +68,7 @@ def test_templates_that_do_not_fit_the_model_are_excluded(shell_of: Shells, monk
     assert any("2 recipes of the space 'templates' were excluded" in note for note in board.notes)
     with pytest.raises(UnsupportedRecipeError):
         search_templates(shell_of("bert"), TASK, [glued])
-    with pytest.raises(InputError, match="no templates"):
+    with pytest.raises(InputError, match="must be a list of templates"):
         search_templates(shell_of("bert"), TASK, [])
 
 

@@ -10,6 +10,7 @@ import hashlib
 import shutil
 import tempfile
 import weakref
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 FLOAT = np.dtype("<f4")
-BLOCK = 1024  # rows per record: a record per text takes twice the time
+BLOCK, BLOCK_BYTES = 1024, 2**28  # most rows and bytes of rows per record: a record per text takes twice the time
 TIMEOUT = 600.0  # seconds to wait for another process that writes
 TABLE = """
-    CREATE TABLE IF NOT EXISTS blocks (key TEXT, texts BLOB, rows BLOB);
+    CREATE TABLE IF NOT EXISTS blocks (key TEXT, texts BLOB, rows BLOB, checksum INTEGER);
     CREATE INDEX IF NOT EXISTS blocks_by_key ON blocks (key);
 """
 
@@ -117,7 +118,10 @@ def _read(connection: Connection, key: str, width: int, names: Iterable[bytes]) 
         indices = np.array([row_by_name.get(name, -1) for name in np.frombuffer(texts, "V32").tolist()])
         wanted = indices >= 0
         if wanted.any():
-            (content,) = connection.execute("SELECT rows FROM blocks WHERE rowid = ?", (block,)).fetchone()
+            query = "SELECT rows, checksum FROM blocks WHERE rowid = ?"
+            content, checksum = connection.execute(query, (block,)).fetchone()
+            if zlib.crc32(content, zlib.crc32(texts)) != checksum:
+                continue  # damaged: computed again
             rows[indices[wanted]] = np.frombuffer(content, FLOAT).reshape(-1, width)[wanted]
             is_stored[indices[wanted]] = True
     return rows, is_stored
@@ -125,7 +129,8 @@ def _read(connection: Connection, key: str, width: int, names: Iterable[bytes]) 
 
 def _write(connection: Connection, key: str, names: Sequence[bytes], rows: np.ndarray) -> None:
     """Write the rows (N,K) of texts."""
-    for start in range(0, len(names), BLOCK):
-        block = slice(start, start + BLOCK)
-        values = key, b"".join(names[block]), rows[block].tobytes()
-        connection.execute("INSERT INTO blocks VALUES (?, ?, ?)", values)
+    size = max(1, min(BLOCK, BLOCK_BYTES // max(rows[:1].nbytes, 1)))
+    for start in range(0, len(names), size):
+        texts, content = b"".join(names[start : start + size]), rows[start : start + size].tobytes()
+        values = key, texts, content, zlib.crc32(content, zlib.crc32(texts))
+        connection.execute("INSERT INTO blocks VALUES (?, ?, ?, ?)", values)

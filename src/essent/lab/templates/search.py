@@ -83,7 +83,7 @@ def search_templates(
         >>> len(board.trials)  # 2 templates, 1 baseline
         3
     """
-    if not templates:
-        raise InputError("There are no templates to score.")
+    if isinstance(templates, (str, Grammar)) or not templates:
+        raise InputError(f"templates={templates!r}: must be a list of templates, such as `grammar.templates()`.")
     grid = Grid(templates=tuple(templates), layers=(layers,), weights=(weights,), shaping=(shaping,))
     return search(model, data, Space((grid,), name="templates"), **arguments)
