@@ -173,7 +173,7 @@ def test_without_labels(bert: Path, small: None, tmp_path: Path, monkeypatch: py
     assert [gain.step for gain in improvement.gains] == ["search", "train"]
     total_gain = sum(gain.difference for gain in improvement.gains if gain.kept)
     assert improvement.results[0].score == pytest.approx(improvement.before[0] + total_gain, abs=1.5)
-    assert any("lost" in note and "to choices by labels" in note for note in improvement.notes)
+    assert any("in measured cases of such choices: similarity +" in note for note in improvement.notes)
     model = tmp_path / "out" / ".work" / "model"
     assert read_json(model / "training.json")["best_step"] is None  # the last one
     done = improvement.metadata["steps"]
