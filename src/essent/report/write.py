@@ -52,7 +52,7 @@ def write_report(
 ) -> None:
     """Write results and leaderboards to one self-contained file; an existing file is replaced.
 
-    The same input gives the same bytes.
+    The same input gives the same bytes; pixels of pictures may differ by one level.
 
     Args:
         results: results of any models, recipes and tasks; rows are named by model and recipe.
