@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from multiprocessing import Pipe
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -125,4 +128,18 @@ def test_many_queries_use_the_bulk_lane(waiting: int, lane: str) -> None:
     engine.pump()
     assert next(iter(engine.sent.values())).lane == lane
     engine.connection.close()
+    theirs.close()
+
+
+def test_a_message_that_cannot_be_read_ends_the_process() -> None:
+    """Requests would otherwise wait for a thread that has died."""
+    engine = Engine({}, 1, Schedule(2048, 10**6), Settings(), None, lambda batch: None)  # type: ignore[arg-type]
+    calls: list[Any] = []
+    loop: Any = SimpleNamespace(call_soon_threadsafe=lambda *call: calls.append(call))
+    ours, theirs = Pipe()
+    theirs.send_bytes(b"no pickle")
+    engine.receive(ours, loop, asyncio.Event())
+    ((_, message, _),) = calls
+    assert message == ("ended", "its process has ended: UnpicklingError")
+    assert ours.closed
     theirs.close()

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.numpy import save_file
 
 from essent._core import machine
 from essent._core.display import duration
@@ -152,6 +154,11 @@ def test_a_killed_run_resumes(
         average_contexts(backbone, CORPUS, settings, plan)
     renewed = average_contexts(backbone, CORPUS, replace(settings, renew=True), plan)
     np.testing.assert_array_equal(renewed.vectors, vectors)
+    with safe_open(path, framework="numpy") as file:
+        arrays, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
+    save_file({**arrays, "vectors": arrays["vectors"][:, 1:].copy()}, path, metadata)
+    with pytest.raises(DataError, match=r"could not broadcast.* Delete it to start over"):
+        average_contexts(backbone, CORPUS, settings, plan)
 
 
 def contents(gathered: Gathered) -> list[np.ndarray]:

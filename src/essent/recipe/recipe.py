@@ -42,7 +42,6 @@ ALLOWED = {  # for the error about a value of another type
     "shaping": "give a text such as 'zscore | normalize', or a list of such texts.",
 }
 WORD = re.compile(r'\s*(?P<key>\w+)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|\'[^\']*\'|[^\s|"\']+)')
-
 PIECE = re.compile(r'(?:"(?:[^"\\]|\\.)*"|\'[^\']*\'|[^|"\'])+|\||(?P<unclosed>["\'].*)', re.DOTALL)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from essent.errors import RecipeError
-from essent.recipe.types import CorpusStats, States, Tokens, require_integer, require_number
+from essent.recipe.types import CorpusStats, States, Tokens, require_integer
 from essent.recipe.weighting.base import ByToken, require_stats, weightings
 
 if TYPE_CHECKING:
@@ -90,9 +90,8 @@ class Sif(ByCounts):
     normalized: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        require_number(f"sif:{self.a}", "a", self.a, 0.0)
-        if self.a == 0:
-            raise RecipeError("sif:0 — a must be positive, e.g. sif:1e-3: all weights would be 0.")
+        if not 0 < self.a < float("inf"):  # 0 would make all weights 0, and infinity NaN
+            raise RecipeError(f"sif:{self.a:g} — a must be a positive number, such as sif:1e-3.")
 
     def of(self, stats: CorpusStats) -> np.ndarray:
         """Compute a / (a + p_t) of every token, (V,)."""
