@@ -14,9 +14,8 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from criteria import sampled
-from essent.recipe.named import TEMPLATES
+from essent.recipe.named import TEMPLATES, templates_of
 from essent.recipe.recipe import Recipe
-from essent.recipe.templates import templates_of
 from essent.selection.label_free import TEACHER
 from essent.selection.run import BASELINES, run_passes
 from essent.selection.search_data import SearchData, SearchSettings

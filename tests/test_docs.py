@@ -25,9 +25,9 @@ from essent.encoder.encoder import Encoder
 from essent.encoder.saving.stock_modules import NoStockModulesError, stock_modules
 from essent.lab.minimal_pairs.parsing import PIPELINES
 from essent.lab.reproduce.published import tables
+from essent.recipe.layers import token_tables
 from essent.recipe.pooling import reductions
 from essent.recipe.shaping.base import shapers
-from essent.recipe.sources.layers import token_tables
 from essent.recipe.weighting.base import weightings
 from essent.tasks import catalogue
 from essent.tasks.catalogue import task_names

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from command_line import commands
 from essent import NAMED, TEMPLATES, EssentError, Recipe
+from essent.recipe.layers import token_tables
 from essent.recipe.pooling import reductions
 from essent.recipe.shaping.base import shapers
-from essent.recipe.sources.layers import token_tables
 from essent.recipe.weighting.base import weightings
 from test_docs import PAGES, ROOT, blocks
 

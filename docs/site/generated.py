@@ -174,10 +174,10 @@ def described(value: Any) -> str:
 
 def parts_page() -> str:
     """What the registries know, each with its arguments and its docstring, and a recipe that uses it."""
+    from essent.recipe.layers import token_tables
     from essent.recipe.named import NAMED, TEMPLATES
     from essent.recipe.pooling import reductions
     from essent.recipe.shaping.base import shapers
-    from essent.recipe.sources.layers import token_tables
     from essent.recipe.weighting.base import weightings
 
     kinds = (

@@ -16,8 +16,8 @@ from sentence_transformers import SentenceTransformer
 from essent.cli.files import write_vectors
 from essent.encoder.pipeline.cache import PooledCache
 from essent.model.loading import load
+from essent.recipe.contexts import Contexts
 from essent.recipe.recipe import Recipe
-from essent.recipe.sources.contexts import Contexts
 from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
 from families import CORPUS

@@ -16,7 +16,7 @@ import essent
 from essent import Encoder, EncoderTransformer
 from essent.errors import RecipeError, UnsupportedRecipeError
 from essent.model.attention import _note_projection
-from essent.recipe.sources.layers import resolve
+from essent.recipe.layers import resolve
 from essent.selection.space import Grid, Space
 from families import Folders
 from reference import Reference

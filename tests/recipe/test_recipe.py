@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from essent.errors import RecipeError, UnknownNameError
+from essent.recipe.layers import parse_mix
 from essent.recipe.named import NAMED, TEMPLATES
 from essent.recipe.recipe import Recipe
-from essent.recipe.sources.layers import parse_mix
 
 EXAMPLES = [row.instance for row in NAMED.values()]
 

@@ -17,9 +17,9 @@ from essent import evaluate, verify
 from essent.encoder.encoder import Encoder
 from essent.errors import RecipeError, UnsupportedRecipeError
 from essent.model.loading import load
+from essent.recipe.contexts import Contexts
+from essent.recipe.layers import AverageTable
 from essent.recipe.recipe import Recipe
-from essent.recipe.sources.contexts import Contexts
-from essent.recipe.sources.layers import AverageTable
 from essent.static.gather import Settings, average_contexts
 from families import CORPUS
 from samples import TEXTS

@@ -21,8 +21,8 @@ from essent.errors import DataError, InputError, ModelError
 from essent.model.backbone import Backbone
 from essent.model.loading import load
 from essent.model.token_rows import rows_backbone
+from essent.recipe.contexts import Contexts
 from essent.recipe.recipe import Recipe
-from essent.recipe.sources.contexts import Contexts
 from essent.static import gather, sums
 from essent.static.gather import Gathered, Settings, average_contexts
 from families import CORPUS, build_tokenizer

@@ -1,4 +1,4 @@
-"""Checks of shared arguments: names and folders, devices, sizes, prompts, a model's options.
+"""Types and checks of shared arguments: names and folders, devices, sizes, prompts, a model's options.
 
 Libraries accept most wrong values and fail later, or return nothing (`truncate_dim=0`).
 """
@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from numbers import Integral
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from essent._core.registry import did_you_mean
 from essent._core.texts import check_texts
 from essent.errors import InputError
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sentence_transformers import SentenceTransformer
+
+ModelLike: TypeAlias = "str | Path | SentenceTransformer"  # a hub name, a folder or file, a loaded model
+TextsLike: TypeAlias = "Iterable[str]"  # a list, a column, an array, a generator; see `essent._core.texts.check_texts`
 Encode = TypeVar("Encode", bound=Callable[..., Any])
 LONGEST_PATH, LONGEST_NAME = 4096, 255  # bytes; no supported system allows more
 CHOICES: dict[str, tuple[str | None, ...]] = {  # allowed values of arguments of `encode`

@@ -1,10 +1,11 @@
-"""Progress of long loops, and tables as text."""
+"""Progress of long loops, and tables and classes as text."""
 
 from __future__ import annotations
 
 import io
 import sys
 import time
+from abc import ABCMeta
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html import escape
@@ -84,3 +85,14 @@ def rendered(table: Any) -> str:
     stream = io.StringIO()
     Console(file=stream, width=1000, color_system=None).print(table)
     return "\n".join(map(str.rstrip, stream.getvalue().splitlines()))
+
+
+class NamesItsModel(ABCMeta):
+    """Metaclass of encoders that adds "sentence_transformers" to the repr of the class.
+
+    BERTopic and KeyBERT recognize an encoder only by "sentence_transformers" in `str(type(model))`; otherwise they
+    silently load another model from the hub.
+    """
+
+    def __repr__(cls) -> str:
+        return f"<class '{cls.__module__}.{cls.__qualname__}', encodes like sentence_transformers.SentenceTransformer>"

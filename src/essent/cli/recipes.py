@@ -35,8 +35,8 @@ REQUIRED = inspect.Parameter.empty
 
 def parts() -> dict[str, Parts]:
     """Return all parts by kind."""
+    from essent.recipe.layers import token_tables
     from essent.recipe.pooling import reductions
-    from essent.recipe.sources.layers import token_tables
     from essent.recipe.weighting.base import weightings
 
     return {
@@ -175,9 +175,9 @@ def _show_table(console: Console, title: str, columns: tuple[str, ...], rows: Se
 
 
 def _show_recipe(name: str, console: Console) -> Recipe:
+    from essent.recipe.layers import format_mix
+    from essent.recipe.named import format_template
     from essent.recipe.recipe import Recipe
-    from essent.recipe.sources.layers import format_mix
-    from essent.recipe.templates import format_template
 
     published = NAMED.get(name.strip())
     recipe = Recipe.parse(name if published is None else published.instance)

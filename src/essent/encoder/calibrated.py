@@ -9,10 +9,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import truncate_embeddings
 
-from essent._core.arguments import check_device, check_vectors
+from essent._core.arguments import TextsLike, check_device, check_vectors
 from essent._core.compat import prompt_of, without_prompt_warning
 from essent._core.texts import require_finite
-from essent._core.types import TextsLike
 from essent.tasks.calibration import Calibration, calibrate, calibrated_similarities, require_cosine
 
 if TYPE_CHECKING:

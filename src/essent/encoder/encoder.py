@@ -17,13 +17,20 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device
 
-from essent._core.arguments import check_encode, check_options, check_path, check_size, with_checked_arguments
+from essent._core.arguments import (
+    ModelLike,
+    TextsLike,
+    check_encode,
+    check_options,
+    check_path,
+    check_size,
+    with_checked_arguments,
+)
 from essent._core.compat import device_for, prompt_of
-from essent._core.display import text_progress
+from essent._core.display import NamesItsModel, text_progress
 from essent._core.folders.contents import is_essent_folder
 from essent._core.hub import folder_of, reach_model
 from essent._core.texts import check_texts, distinct_texts, repeat_in_place, require_finite, texts_to_fit
-from essent._core.types import ModelLike, NamesItsModel, TextsLike
 from essent.encoder.calibrated import CalibratedTransformer
 from essent.encoder.pipeline.cache import PooledCache
 from essent.encoder.pipeline.digests import digest_of, digest_of_backbone, key_of

@@ -13,15 +13,15 @@ from sentence_transformers import SentenceTransformer
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils import Tags
 
+from essent._core.arguments import ModelLike, TextsLike
 from essent._core.folders.contents import is_essent_folder, is_exported_folder
 from essent._core.texts import check_texts, texts_to_fit
-from essent._core.types import ModelLike, TextsLike
 from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.cache import PooledCache
 from essent.errors import not_fitted
 from essent.model.loading import open_model
+from essent.recipe.layers import reads_mlm_head
 from essent.recipe.recipe import Recipe
-from essent.recipe.sources.layers import reads_mlm_head
 
 READING = ("prompt_name", "prompt", "batch_size", "show_progress_bar")  # arguments of `fit` and `encode`
 FINISHING = ("normalize_embeddings", "truncate_dim")  # arguments of `encode` only

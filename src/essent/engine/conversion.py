@@ -16,9 +16,9 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules.input_module import InputModule
 
 from essent._core.compat import settings_of
+from essent._core.display import NamesItsModel
 from essent._core.machine import SHORT
 from essent._core.texts import check_texts
-from essent._core.types import NamesItsModel
 from essent.encoder.calibrated import CalibratedTransformer
 from essent.encoder.saving.save import GOLDEN_TEXTS
 from essent.engine.compiled import GRAPH_TOLERANCE, CompiledEncoder, check_golden, largest_difference

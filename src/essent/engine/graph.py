@@ -26,10 +26,10 @@ from essent.encoder.pipeline.module import RecipeModule
 from essent.engine.runtime import FILES, onnxruntime, openvino
 from essent.errors import EngineError, ModelError, RecipeError
 from essent.model.template import template_states
-from essent.recipe.shaping.affine import Affine
+from essent.recipe.layers import format_mix
+from essent.recipe.shaping.base import Affine
 from essent.recipe.shaping.chain import Chain
 from essent.recipe.shaping.quantile import QuantileUniform
-from essent.recipe.sources.layers import format_mix
 from essent.recipe.tokens.ids import content_of
 from essent.recipe.types import Tokens
 

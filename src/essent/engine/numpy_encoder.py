@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from essent._core.arguments import check_encode, check_prompt
+from essent._core.arguments import TextsLike, check_encode, check_prompt
+from essent._core.display import NamesItsModel
 from essent._core.lazy import needs_torch
 from essent._core.texts import check_texts, distinct_texts, repeat_in_place, require_finite
-from essent._core.types import NamesItsModel, TextsLike
 from essent.errors import InputError
 from essent.tasks.calibration import Calibration, calibrated_similarities
 

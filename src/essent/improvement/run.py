@@ -22,10 +22,9 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from essent._core import machine
-from essent._core.arguments import check_size
+from essent._core.arguments import ModelLike, check_size
 from essent._core.atomic import remove_leftovers, write_bytes, write_json
 from essent._core.registry import did_you_mean
-from essent._core.types import ModelLike
 from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.errors import DataError, UnknownNameError

@@ -17,10 +17,9 @@ from transformers.models.auto.modeling_auto import (
 from essent._core.compat import attend_in_both_directions, can_set_attention
 from essent.errors import ModelError, UnsupportedRecipeError
 from essent.model.mlm_head import NO_HEAD
-from essent.recipe.named import MASK
+from essent.recipe.layers import format_mix, resolve
+from essent.recipe.named import MASK, templates_of
 from essent.recipe.recipe import Recipe
-from essent.recipe.sources.layers import format_mix, resolve
-from essent.recipe.templates import templates_of
 from essent.recipe.weighting.base import weightings
 
 if TYPE_CHECKING:

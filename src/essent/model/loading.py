@@ -19,7 +19,7 @@ from sentence_transformers.util import get_device_name
 from torch import nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel
 
-from essent._core.arguments import check_model, check_options
+from essent._core.arguments import ModelLike, check_model, check_options
 from essent._core.compat import can_set_attention, settings_of, without_prompt_warning
 from essent._core.folders.contents import (
     WEIGHTS,
@@ -33,7 +33,6 @@ from essent._core.folders.contents import (
     weight_shapes,
 )
 from essent._core.hub import file_options, full_name, reach_model
-from essent._core.types import ModelLike
 from essent.errors import ModelError, RecipeError, UnsupportedRecipeError
 from essent.model.backbone import LAYER_LISTS, Backbone
 from essent.model.capabilities import (
@@ -50,8 +49,8 @@ from essent.model.mlm_head import MaskedLMHead, find_output_embedding, load_mask
 from essent.model.token_rows import STATIC_MODULES, backbone_of, is_model2vec, is_static, open_model2vec
 from essent.model.weights import Shapes, check_sizes, reports_hidden, require_rows, require_weights
 from essent.model.word_vectors import is_word_vectors, word_model
+from essent.recipe.layers import reads_mlm_head, resolve
 from essent.recipe.recipe import Recipe
-from essent.recipe.sources.layers import reads_mlm_head, resolve
 from essent.recipe.types import RequiredOutputs
 from essent.recipe.weighting.base import weightings
 

@@ -4,11 +4,11 @@
 
     template   t   None, or text with one {text} and any number of [MASK]. With {tokens} in place of {text}, the text is
                    tokenized alone, not as part of the filled template; Echo has {tokens} twice. "0.5*T0+0.5*T4"
-                   adds the pooled vectors of several templates                            (essent.recipe.templates)
-    layers     h, α  sources and their weights, "0+L", "0.3*0+0.7*L", "static", "L-bias"  (essent.recipe.sources.layers)
-    weights    ω   a product of token weightings, "idf", "ditto:1-10", "idf*ditto:1-10"       (essent.recipe.weighting)
-    reduce     Σ   "sum", "max", "power:3", "dct:2"                                           (essent.recipe.pooling)
-    shaping    g   a chain of steps, "zscore", "whiten", "normalize" …                        (essent.recipe.shaping)
+                   adds the pooled vectors of several templates                              (essent.recipe.named)
+    layers     h, α  sources and their weights, "0+L", "0.3*0+0.7*L", "static", "L-bias"    (essent.recipe.layers)
+    weights    ω   a product of token weightings, "idf", "ditto:1-10", "idf*ditto:1-10"  (essent.recipe.weighting)
+    reduce     Σ   "sum", "max", "power:3", "dct:2"                                        (essent.recipe.pooling)
+    shaping    g   a chain of steps, "zscore", "whiten", "normalize" …                     (essent.recipe.shaping)
 
 Text form: a name or `field=value` words, then the chain: `ditto:1-10 | zscore`, `mean layers=3`,
 `template="{text} means [MASK]" weights=mask | whiten:256 | normalize`.
@@ -28,9 +28,18 @@ from typing import TYPE_CHECKING, Any
 from essent._core.lazy import needs_torch
 from essent._core.registry import did_you_mean
 from essent.errors import RecipeError, UnknownNameError
-from essent.recipe.named import MASK, NAMED, TEMPLATES, TOKENS_SLOT
-from essent.recipe.sources.layers import Mix, checked_mix, checked_source, format_mix, parse_mix, reads_mlm_head
-from essent.recipe.templates import Ensemble, checked_templates, format_template, parse_template, templates_of
+from essent.recipe.layers import Mix, checked_mix, checked_source, format_mix, parse_mix, reads_mlm_head
+from essent.recipe.named import (
+    MASK,
+    NAMED,
+    TEMPLATES,
+    TOKENS_SLOT,
+    Ensemble,
+    checked_templates,
+    format_template,
+    parse_template,
+    templates_of,
+)
 
 FIELDS = ("template", "layers", "weights", "reduce")
 ALLOWED = {  # for the error about a value of another type

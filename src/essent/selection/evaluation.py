@@ -12,12 +12,11 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
-from essent._core.arguments import check_size
+from essent._core.arguments import ModelLike, check_size
 from essent._core.folders.contents import is_essent_folder, is_exported_folder
 from essent._core.hub import reach_model
 from essent._core.machine import AUTO
 from essent._core.texts import check_texts
-from essent._core.types import ModelLike
 from essent.encoder.encoder import Encoder, open_as_it_is
 from essent.encoder.pipeline.cache import PooledCache
 from essent.encoder.pipeline.digests import digest_of_backbone, key_of

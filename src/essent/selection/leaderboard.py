@@ -15,8 +15,8 @@ from essent._core.display import TextDisplay, rendered
 from essent._core.lazy import optional_import
 from essent.encoder.encoder import Encoder
 from essent.errors import InputError
+from essent.recipe.layers import LAYER
 from essent.recipe.recipe import Recipe
-from essent.recipe.sources.layers import LAYER
 from essent.tasks.comparison import Comparison, Scored
 from essent.tasks.result import plain
 

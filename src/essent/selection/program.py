@@ -23,9 +23,9 @@ from essent._core.texts import distinct_texts
 from essent.encoder.pipeline.plan import Plan, chain_of
 from essent.model.backbone import Backbone
 from essent.model.template import debias
+from essent.recipe.layers import Source
 from essent.recipe.pooling import mix_sources
 from essent.recipe.recipe import Recipe
-from essent.recipe.sources.layers import Source
 from essent.recipe.tokens.ids import Frame
 from essent.recipe.types import CorpusStats, RequiredOutputs, States, Tokens
 from essent.recipe.weighting.base import combine_many

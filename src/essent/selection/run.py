@@ -17,10 +17,9 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from essent._core import machine
-from essent._core.arguments import check_size
+from essent._core.arguments import ModelLike, check_size
 from essent._core.machine import AUTO
 from essent._core.registry import did_you_mean
-from essent._core.types import ModelLike
 from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.errors import InputError
 from essent.model.loading import load, read_capabilities

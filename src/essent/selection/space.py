@@ -16,9 +16,8 @@ from typing import Any
 from essent._core.registry import did_you_mean
 from essent.errors import DataError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from essent.model.capabilities import ModelCapabilities, check_recipe
-from essent.recipe.named import SLOT, TEMPLATES, TOKENS_SLOT
+from essent.recipe.named import SLOT, TEMPLATES, TOKENS_SLOT, parse_template, templates_of
 from essent.recipe.recipe import Recipe, find_conflict, read_field
-from essent.recipe.templates import parse_template, templates_of
 
 EVERY = "*"
 FIELD = re.compile(r"\{(\w+)\}")

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from essent._core.types import ModelLike
+from essent._core.arguments import ModelLike
 from essent.engine.choice import EngineChoice
 from essent.recipe.recipe import Recipe
 from essent.selection.evaluation import Bench

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import nn
 
+from essent._core.arguments import ModelLike
 from essent._core.texts import check_texts
-from essent._core.types import ModelLike
 from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.plan import Plan
 from essent.encoder.saving.stock_modules import UNIT
@@ -25,8 +25,8 @@ from essent.model.backbone import Backbone
 from essent.model.loading import load
 from essent.model.token_rows import unlimited
 from essent.model.weights import move
+from essent.recipe.layers import resolve
 from essent.recipe.recipe import Recipe
-from essent.recipe.sources.layers import resolve
 from essent.recipe.tokens.ids import fast_backend, text_ids
 from essent.recipe.types import CorpusStats
 from essent.static.comparison import TeacherScore, reduced_table, score_against_teacher, share_of_new

@@ -23,7 +23,7 @@ from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.encoder.pipeline.plan import Plan
 from essent.errors import InputError, ModelError
 from essent.model.backbone import Backbone
-from essent.recipe.sources.contexts import UNSEEN, Contexts
+from essent.recipe.contexts import UNSEEN, Contexts
 from essent.static.sums import PORTION, Checkpoint, HeldOut, Sums
 
 AUTO, ALONE, STATIC, ZERO, MEAN = UNSEEN

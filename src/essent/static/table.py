@@ -25,11 +25,11 @@ from tqdm.auto import tqdm
 from essent._core.arguments import check_size
 from essent.encoder.saving.stock_modules import STORED
 from essent.errors import InputError, RecipeError
+from essent.recipe.contexts import Contexts
+from essent.recipe.layers import Mix, parse_mix, resolve
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.affine import AffineShaper
 from essent.recipe.shaping.chain import Chain
-from essent.recipe.sources.contexts import Contexts
-from essent.recipe.sources.layers import Mix, parse_mix, resolve
 from essent.recipe.tokens.ids import Vocabulary, fast_backend, text_ids, unknown_token
 from essent.recipe.types import CorpusStats
 from essent.recipe.weighting.base import ByToken, weightings

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from essent._core.arguments import TextsLike
 from essent._core.atomic import write_text
 from essent._core.folders.files import STATE_FOLDER, read_json
 from essent._core.lazy import needs_torch
 from essent._core.texts import check_texts, require_finite
-from essent._core.types import TextsLike
 from essent.errors import DamagedError, InputError, NotFittedError
 from essent.version import __version__
 

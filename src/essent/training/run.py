@@ -16,11 +16,11 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import TrainerState
 
+from essent._core.arguments import ModelLike
 from essent._core.atomic import require_replaceable
 from essent._core.folders.files import ENCODER, check_replaceable
 from essent._core.lazy import optional_import
 from essent._core.texts import distinct_texts
-from essent._core.types import ModelLike
 from essent.encoder.encoder import Encoder
 from essent.encoder.pipeline.digests import digest_of_backbone
 from essent.encoder.saving.save import SavableModule

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from essent._core.arguments import TextsLike
 from essent._core.registry import did_you_mean
-from essent._core.types import TextsLike
 from essent.encoder.encoder import Encoder
 from essent.encoder.saving.save import LEGACY_FLAGS
 from essent.errors import InputError

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from essent._core.arguments import TextsLike
 from essent._core.folders.contents import is_essent_folder, is_exported_folder
 from essent._core.lazy import check_torch
-from essent._core.types import TextsLike
 from essent.errors import InputError, MissingDependencyError
 from essent.verification.golden import Verification, check_address, compare_with_server, verify
 

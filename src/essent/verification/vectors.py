@@ -14,12 +14,12 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules.tokenizer import WordTokenizer
 from tokenizers import Tokenizer
 
+from essent._core.arguments import TextsLike
 from essent._core.compat import prompt_of
 from essent._core.folders.contents import is_essent_folder, is_exported_folder
 from essent._core.folders.files import read_json
 from essent._core.hub import folder_of, reach_model
 from essent._core.texts import check_texts, encode_allowing_nonfinite
-from essent._core.types import TextsLike
 from essent.encoder.encoder import Encoder, open_as_it_is
 from essent.encoder.saving.save import LEGACY_FLAGS
 from essent.engine.compiled import CompiledEncoder

@@ -16,7 +16,7 @@ from essent._core.folders.files import DIGESTS, ENCODER, GRAPH, check_replaceabl
 from essent._core.hub import full_name
 from essent.engine.compiled import CompiledEncoder
 from essent.errors import DamagedError, DataError, EssentError, ModelError, UnsupportedRecipeError
-from essent.recipe.sources.contexts import read_about
+from essent.recipe.contexts import read_about
 
 TEXTS = ["dogs run", "a man plays a flute", "the moon is far"]
 BESIDE = ("handler.py", "training_config.json", "notes.onnx.txt", "vocabulary.csv", "chat_template.jinja", "lora.json")

@@ -11,8 +11,8 @@ from safetensors.numpy import load, save
 from shaping_reference import sentence_like
 
 from essent.errors import InputError
-from essent.recipe.shaping.affine import Affine, Whiten, ZScore
-from essent.recipe.shaping.base import Normalize, shapers
+from essent.recipe.shaping.affine import Whiten, ZScore
+from essent.recipe.shaping.base import Affine, Normalize, shapers
 from essent.recipe.shaping.chain import Chain
 
 FLOW = "flow:epochs=1,transforms=2,hidden=8"

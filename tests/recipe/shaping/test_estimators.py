@@ -19,10 +19,9 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import essent.errors
 from essent.errors import InputError, RecipeError
-from essent.recipe.shaping.affine import PCA, AllButTheTop, Centre, Whiten, ZScore
+from essent.recipe.shaping.affine import PCA, AllButTheTop, Centre, EmbedFilter, Whiten, ZScore
 from essent.recipe.shaping.base import Normalize, Shaper, shapers
 from essent.recipe.shaping.chain import Chain
-from essent.recipe.shaping.embed_filter import EmbedFilter
 from essent.recipe.shaping.flow import Flow
 from essent.recipe.shaping.quantile import QuantileUniform
 from samples import daily

@@ -186,9 +186,8 @@ def _read_digests(root: Path) -> dict[str, dict[str, Any]]:
 
 
 def _is_entry(name: str, entry: Any) -> bool:
-    inside = not name.startswith("/") and ".." not in name.split("/") and "\\" not in name
     return (
-        inside
+        is_inside(name)
         and isinstance(entry, dict)
         and type(entry.get("bytes")) is int
         and isinstance(entry.get("sha256"), str)

@@ -23,8 +23,8 @@ from essent._core.compat import prompt_of
 from essent._core.display import text_progress
 from essent._core.texts import check_texts, mend_surrogates
 from essent.errors import InputError, UnsupportedRecipeError
+from essent.recipe.named import format_template
 from essent.recipe.recipe import Recipe
-from essent.recipe.templates import format_template
 from essent.recipe.tokens.ids import (
     TOKENS_PER_TEXT,
     Frame,

@@ -22,10 +22,10 @@ from essent.model.capabilities import capabilities_of, check_recipe
 from essent.model.loading import required_outputs_of
 from essent.model.mlm_head import expected_rows, moments_of
 from essent.model.template import check_room, debias, make_frame
+from essent.recipe.layers import Source, format_mix, resolve, token_tables
 from essent.recipe.pooling import Reduction, mix_sources, reductions
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.chain import Chain
-from essent.recipe.sources.layers import Source, format_mix, resolve, token_tables
 from essent.recipe.tokens.by_word import SEPARATORS, Ragged, WordIds, cut, tokenizes_words_separately, whole_ids
 from essent.recipe.tokens.ids import (
     Frame,

@@ -33,9 +33,9 @@ from essent.model.loading import with_default_dtype
 from essent.model.mlm_head import MaskedLMHead, load_masked
 from essent.model.token_rows import rows_backbone
 from essent.model.weights import require_weights
+from essent.recipe.layers import reads_mlm_head, token_tables
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.chain import Chain
-from essent.recipe.sources.layers import reads_mlm_head, token_tables
 from essent.recipe.tokens.ids import dropped_ids
 from essent.recipe.types import CorpusStats
 

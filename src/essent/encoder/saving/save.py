@@ -41,11 +41,11 @@ from essent.encoder.saving.stock_modules import (
     write_table,
 )
 from essent.errors import RecipeError
+from essent.recipe.layers import format_mix, token_tables
+from essent.recipe.named import format_template
 from essent.recipe.pooling import reductions
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.base import shapers
-from essent.recipe.sources.layers import format_mix, token_tables
-from essent.recipe.templates import format_template
 from essent.recipe.weighting.base import weightings
 from essent.version import __version__
 

@@ -37,10 +37,10 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from essent.encoder.pipeline.plan import Plan, by_token, weights_by_token
 from essent.errors import EssentError, InputError
 from essent.model.token_rows import LONG
+from essent.recipe.layers import format_mix
 from essent.recipe.pooling import mix_sources
-from essent.recipe.shaping.affine import Affine
+from essent.recipe.shaping.base import Affine
 from essent.recipe.shaping.base import Normalize as UnitLength
-from essent.recipe.sources.layers import format_mix
 from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend
 from essent.recipe.weighting.base import ByToken, Weighting
 from essent.recipe.weighting.frequency import Sif

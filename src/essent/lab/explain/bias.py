@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from essent._core.arguments import ModelLike
 from essent._core.atomic import replacing_file, write_json
 from essent._core.lazy import optional_import
 from essent._core.texts import check_texts
-from essent._core.types import ModelLike
 from essent.errors import InputError, ModelError
 from essent.lab.explain.importance import backbone_of
 from essent.model.backbone import Backbone

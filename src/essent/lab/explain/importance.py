@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from essent._core.arguments import ModelLike
 from essent._core.texts import check_texts
-from essent._core.types import ModelLike
 from essent.encoder.pipeline.plan import Plan
 from essent.errors import InputError, ModelError
 from essent.model.backbone import Backbone

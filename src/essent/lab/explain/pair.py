@@ -19,10 +19,10 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device, truncate_embeddings
 
+from essent._core.arguments import ModelLike, TextsLike
 from essent._core.compat import prompt_of
 from essent._core.lazy import optional_import
 from essent._core.texts import check_texts
-from essent._core.types import ModelLike, TextsLike
 from essent.encoder.encoder import Encoder, open_as_it_is
 from essent.errors import InputError, MissingDependencyError, ModelError
 from essent.lab.explain.predictions import shown

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from essent._core.arguments import check_size
+from essent._core.arguments import ModelLike, check_size
 from essent._core.texts import check_texts
-from essent._core.types import ModelLike
 from essent.errors import InputError, ModelError, RecipeError
 from essent.lab.explain.importance import backbone_of
 from essent.model.loading import read_capabilities

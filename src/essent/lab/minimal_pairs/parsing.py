@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from essent._core.arguments import TextsLike
 from essent._core.lazy import optional_import
-from essent._core.types import TextsLike
 from essent.errors import InputError, ModelError
 from essent.tasks.data import located_rows
 

@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from essent._core.arguments import check_size
+from essent._core.arguments import TextsLike, check_size
 from essent._core.display import text_progress
-from essent._core.types import TextsLike
 from essent.errors import DataError
 from essent.lab.minimal_pairs.english import negate, part_of_speech, replace_word, statement, ungrammatical
 from essent.lab.minimal_pairs.parsing import (

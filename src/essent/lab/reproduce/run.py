@@ -27,8 +27,8 @@ from essent.lab.reproduce.results import (
 )
 from essent.model.capabilities import check_recipe
 from essent.model.loading import load, read_capabilities
+from essent.recipe.layers import AverageTable
 from essent.recipe.recipe import Recipe
-from essent.recipe.sources.layers import AverageTable
 from essent.selection.evaluation import Bench
 from essent.static.gather import Settings, average_contexts
 from essent.tasks.geometry import average_cosine

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from essent._core.arguments import ModelLike
 from essent._core.registry import did_you_mean
-from essent._core.types import ModelLike
 from essent.errors import DataError, InputError, UnknownNameError
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.run import search

@@ -1,4 +1,4 @@
-"""Affine steps, learned from moments: centring, z-scores, all-but-the-top, whitening. Chains of them are affine too."""
+"""Affine steps, learned from moments: centring, z-scores, all-but-the-top, whitening, the filter of EmbedFilter."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from functools import cache, cached_property, reduce
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from sklearn.base import OneToOneFeatureMixin
 from torch import nn
 
-from essent.errors import NoSpreadError
-from essent.recipe.shaping.base import Fixed, Shaper, blocks, check_batches, shapers
+from essent.errors import NoSpreadError, UnsupportedRecipeError
+from essent.recipe.shaping.base import Affine, Shaper, blocks, check_batches, shapers
 from essent.recipe.types import require_number
 
 logger = logging.getLogger(__name__)
@@ -35,58 +34,6 @@ NOISE_BESIDE_COLUMNS, NOISE_BESIDE_MEAN = 1e-4, 1e-6
 SMALLEST_VARIANCE = 1e-10
 
 MIN_VECTORS_PER_DIMENSION = 2  # per retained dimension; with fewer, whitened vectors have about equal distances
-
-
-@dataclass(frozen=True)
-class Affine:
-    """y = (x − mean) · matrix + offset, float64: `mean` (D,), `matrix` (D,K), `offset` (K,)."""
-
-    mean: np.ndarray
-    matrix: np.ndarray
-    offset: np.ndarray
-
-    @classmethod
-    def of(cls, mean: np.ndarray, matrix: np.ndarray) -> Affine:
-        """Make a map without an offset."""
-        return cls(mean, matrix, np.zeros(matrix.shape[1]))
-
-    def followed_by(self, following: Affine) -> Affine:
-        """Return the map that applies this one, then `following`."""
-        offset = (self.offset - following.mean) @ following.matrix + following.offset  # (K,)
-        return Affine(self.mean, self.matrix @ following.matrix, offset)
-
-    def module(self) -> nn.Module:
-        """Return the map as a torch module."""
-        return AffineModule(self)
-
-
-class AffineModule(Fixed):
-    """Module that applies an Affine to tensors (B,D), 16-bit types in float32; its arrays are buffers."""
-
-    mean: torch.Tensor
-    matrix: torch.Tensor  # (D,K), or its diagonal (D,)
-    offset: torch.Tensor
-
-    def __init__(self, affine: Affine) -> None:
-        super().__init__()
-        self.register_buffer("mean", torch.from_numpy(affine.mean.copy()))
-        self.register_buffer("matrix", torch.from_numpy(_diagonal(affine.matrix).copy()))
-        self.register_buffer("offset", torch.from_numpy(affine.offset.copy()))
-
-    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Map vectors (…,D) to (…,K) by the matrix and the offset."""
-        kind = torch.float64 if vectors.dtype == torch.float64 else torch.float32
-        centred = vectors.to(kind) - self.mean.to(kind)  # (B,D)
-        matrix = self.matrix.to(kind)
-        turned = centred * matrix if matrix.ndim == 1 else centred @ matrix
-        return (turned + self.offset.to(kind)).to(vectors.dtype)  # (B,K)
-
-
-def _diagonal(matrix: np.ndarray) -> np.ndarray:
-    """Return the diagonal (D,) of a diagonal matrix, as for centring and z-scores; other matrices are unchanged."""
-    diagonal = np.diag(matrix)
-    alone = matrix.shape[0] == matrix.shape[1] and np.count_nonzero(matrix) == np.count_nonzero(diagonal)
-    return diagonal if alone else matrix
 
 
 @dataclass(frozen=True)
@@ -370,6 +317,61 @@ class PCA(AffineShaper):
     def dim_out(self, dimensions: int) -> int:
         """Return K for D dimensions."""
         return min(self.n_components, dimensions)
+
+
+@shapers.register("filter")
+class EmbedFilter(AffineShaper):
+    """Projection on the middle right singular vectors of the model's output embedding (EmbedFilter, Wu et al. 2026).
+
+    The directions of the largest and the smallest singular values, which encode frequent tokens, are dropped in equal
+    numbers. In a recipe, the matrix comes from the model; otherwise, `fit` expects its rows (V,D) as vectors.
+
+    Args:
+        ratio: D divided by the number of dimensions to retain, rounded down (the code's `filter_ratio`); 1 retains all.
+
+    Example:
+        >>> import numpy as np
+        >>> from essent.recipe.shaping import EmbedFilter
+        >>> output_embedding = np.diag([4.0, 3.0, 2.0, 1.0])
+        >>> EmbedFilter(2).fit(output_embedding).transform([[5.0, 6.0, 7.0, 8.0]]).tolist()
+        [[6.0, 7.0]]
+    """
+
+    reads_output_embedding: ClassVar[bool] = True
+    least: ClassVar[dict[str, int]] = {"ratio": 1}
+
+    def __init__(self, ratio: int = 2) -> None:
+        self.ratio = ratio
+        self.check_settings()
+
+    def fit_moments(self, moments: Moments) -> EmbedFilter:
+        """Learn from the moments of the output embedding's rows.
+
+        Raises:
+            UnsupportedRecipeError: no dimension would remain.
+        """
+        dimensions = len(moments.mean)
+        if self.ratio > dimensions:
+            raise UnsupportedRecipeError(
+                f"The shaping step {self.spec()!r} would retain none of n_features={dimensions} dimensions. Give a "
+                f"ratio from 1 to {dimensions}."
+            )
+        super().fit_moments(moments)
+        self.mean_ = np.zeros(dimensions)  # vectors are not centred
+        return self
+
+    def matrix_of(self, moments: Moments) -> np.ndarray:
+        """Compute the matrix (D,K) from moments."""
+        dimensions = len(moments.mean)
+        if self.ratio == 1:
+            return np.eye(dimensions)
+        count = self.dim_out(dimensions)
+        start = (dimensions - count) // 2
+        return moments.around_zero.components[1][:, start : start + count]
+
+    def dim_out(self, dimensions: int) -> int:
+        """Return K for D dimensions."""
+        return dimensions // self.ratio
 
 
 @cache  # logged once, since a search whitens many recipes with the same texts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -94,6 +95,58 @@ class Fixed(nn.Module):
             return changed if changed.dtype == tensor.dtype else tensor.to(changed.device)
 
         return super()._apply(moved, recurse)
+
+
+@dataclass(frozen=True)
+class Affine:
+    """y = (x − mean) · matrix + offset, float64: `mean` (D,), `matrix` (D,K), `offset` (K,)."""
+
+    mean: np.ndarray
+    matrix: np.ndarray
+    offset: np.ndarray
+
+    @classmethod
+    def of(cls, mean: np.ndarray, matrix: np.ndarray) -> Affine:
+        """Make a map without an offset."""
+        return cls(mean, matrix, np.zeros(matrix.shape[1]))
+
+    def followed_by(self, following: Affine) -> Affine:
+        """Return the map that applies this one, then `following`."""
+        offset = (self.offset - following.mean) @ following.matrix + following.offset  # (K,)
+        return Affine(self.mean, self.matrix @ following.matrix, offset)
+
+    def module(self) -> nn.Module:
+        """Return the map as a torch module."""
+        return AffineModule(self)
+
+
+class AffineModule(Fixed):
+    """Module that applies an Affine to tensors (B,D), 16-bit types in float32; its arrays are buffers."""
+
+    mean: torch.Tensor
+    matrix: torch.Tensor  # (D,K), or its diagonal (D,)
+    offset: torch.Tensor
+
+    def __init__(self, affine: Affine) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.from_numpy(affine.mean.copy()))
+        self.register_buffer("matrix", torch.from_numpy(_diagonal(affine.matrix).copy()))
+        self.register_buffer("offset", torch.from_numpy(affine.offset.copy()))
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Map vectors (…,D) to (…,K) by the matrix and the offset."""
+        kind = torch.float64 if vectors.dtype == torch.float64 else torch.float32
+        centred = vectors.to(kind) - self.mean.to(kind)  # (B,D)
+        matrix = self.matrix.to(kind)
+        turned = centred * matrix if matrix.ndim == 1 else centred @ matrix
+        return (turned + self.offset.to(kind)).to(vectors.dtype)  # (B,K)
+
+
+def _diagonal(matrix: np.ndarray) -> np.ndarray:
+    """Return the diagonal (D,) of a diagonal matrix, as for centring and z-scores; other matrices are unchanged."""
+    diagonal = np.diag(matrix)
+    alone = matrix.shape[0] == matrix.shape[1] and np.count_nonzero(matrix) == np.count_nonzero(diagonal)
+    return diagonal if alone else matrix
 
 
 class VectorTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):

@@ -10,8 +10,8 @@ import numpy as np
 from torch import nn
 
 from essent.errors import UnsupportedRecipeError, not_fitted
-from essent.recipe.shaping.affine import Affine, AffineShaper, Moments
-from essent.recipe.shaping.base import Batches, Shaper, VectorTransformer, apply, blocks, check_batches, shapers
+from essent.recipe.shaping.affine import AffineShaper, Moments
+from essent.recipe.shaping.base import Affine, Batches, Shaper, VectorTransformer, apply, blocks, check_batches, shapers
 
 
 class Chain(VectorTransformer):

@@ -11,8 +11,8 @@ from tqdm.auto import tqdm
 
 from essent._core.lazy import optional_import
 from essent.errors import RecipeError
-from essent.recipe.shaping.affine import Affine, AffineModule, Moments, ZScore
-from essent.recipe.shaping.base import Fixed, Shaper, apply, shapers
+from essent.recipe.shaping.affine import Moments, ZScore
+from essent.recipe.shaping.base import Affine, AffineModule, Fixed, Shaper, apply, shapers
 
 SHOW_PROGRESS_FROM = 20_000  # vectors · epochs below this train in seconds
 

@@ -7,12 +7,13 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from essent.errors import RecipeError
 from essent.recipe.types import CorpusStats, States, Tokens, require_integer
 from essent.recipe.weighting.base import ByToken, require_stats, weightings
 
 if TYPE_CHECKING:
-    import numpy as np
     import torch
 
     from essent.recipe.tokens.ids import Vocabulary
@@ -57,8 +58,6 @@ class Idf(ByCounts):
 
     def of(self, stats: CorpusStats) -> np.ndarray:
         """Compute idf of every token, (V,)."""
-        import numpy as np
-
         idf: np.ndarray = np.log(max(stats.texts, 1) / np.maximum(stats.document_frequency, 1))
         return idf
 
@@ -74,8 +73,6 @@ class TfIdf(Idf):
 
     def of(self, stats: CorpusStats) -> np.ndarray:
         """Compute tf · idf of every token, (V,)."""
-        import numpy as np
-
         term_frequency = np.maximum(stats.count, 1) / np.maximum(stats.document_frequency, 1)  # (V,)
         tf_idf: np.ndarray = term_frequency * super().of(stats)
         return tf_idf
@@ -137,8 +134,6 @@ class Remove(ByToken):
 
     def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
         """Compute the weights (V,) of the vocabulary."""
-        import numpy as np
-
         kinds = set(self.kinds.split("+"))
         frequent: set[str] | frozenset[str] = set()
         if "frequent" in kinds and self.frequent is None:

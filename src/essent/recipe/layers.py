@@ -113,7 +113,7 @@ class AverageTable(TokenTable):
         """
         import torch
 
-        from essent.recipe.sources.contexts import Contexts, read_about
+        from essent.recipe.contexts import Contexts, read_about
 
         try:
             metadata = read_about(self.folder)
