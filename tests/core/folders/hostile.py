@@ -148,7 +148,7 @@ ATTACKS: dict[str, tuple[Any, ...]] = {
         set_keys(SETTINGS, model_kwargs={**TRUST, "add_pooling_layer": False}),
     ),
     "a_configuration_of_its_own": (
-        "plain", r"the key 'auto_map' of config\.json would run code", add_code(),
+        "plain", "the key 'auto_map' would run code", add_code(),
         set_keys("config.json", model_type="evil", **MODEL),
     ),
     "a_tokenizer_of_its_own": (  # transformers' own takes its place
@@ -208,7 +208,7 @@ ATTACKS: dict[str, tuple[Any, ...]] = {
         "own", "_attn_implementation", set_keys("config.json", _attn_implementation="somebody/kernel")
     ),
     "a_processor_of_its_own": (
-        "plain", r"'auto_map' of processor_config\.json and .*video_preprocessor_config\.json would", add_code(),
+        "plain", "the key 'auto_map' would run code", add_code(),
         *(
             set_keys(f"{name}_config.json", auto_map={f"Auto{kind}": "payload.EvilTokenizer"})
             for name, kind in (

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import sentence_transformers
 from hostile import code, edit
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
@@ -36,7 +35,6 @@ from essent.errors import DamagedError, RecipeError
 
 TEXTS = ["A man is playing a large flute.", "dogs", "How far is the moon from the earth?"]
 WORDS = sorted({word for text in TEXTS for word in text.rstrip(".?").split()})
-INSTALLED = sentence_transformers.__version__
 
 
 @pytest.fixture
@@ -44,12 +42,6 @@ def folder(bert: Path, tmp_path: Path) -> Path:
     modules = [Transformer(str(bert)), Pooling(32, "mean"), Normalize()]
     SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "model"))
     return tmp_path / "model"
-
-
-def written_by(folder: Path, version: str | None) -> None:
-    edit(folder / "config_sentence_transformers.json", __version__={} if version is None else {
-        "sentence_transformers": version
-    })  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -75,7 +67,6 @@ def test_a_harmless_key_changes_nothing(file: str, keys: dict, folder: Path, cap
     assert messages == (expected if "Normalize" in file else [])  # once for every file
 
 
-@pytest.mark.parametrize("version", ["99.1", None, "2.0.0"])
 @pytest.mark.parametrize(
     ("file", "keys"),
     [
@@ -84,16 +75,14 @@ def test_a_harmless_key_changes_nothing(file: str, keys: dict, folder: Path, cap
         ("sentence_bert_config.json", {"model_kwargs": {"pooling_dropout": 0.1}}),
     ],
 )
-def test_an_unsupported_key_names_the_version(file: str, keys: dict, version: str | None, folder: Path) -> None:
+def test_an_unsupported_key_is_named(file: str, keys: dict, folder: Path) -> None:
     edit(folder / file, **keys)
-    written_by(folder, version)
     with pytest.raises(DamagedError) as caught:
         Encoder(folder)
     message = str(caught.value)
     assert f"{folder / file}: " in message
     assert "does not support the key 'pooling_dropout'" in message
-    newer = f"sentence-transformers ({version or 'unknown'}) than the installed {INSTALLED}. Upgrade"
-    assert ("Remove it." if version == "2.0.0" else newer) in message
+    assert "pip install -U sentence-transformers" in message
     assert "trust" not in message
 
 
@@ -106,13 +95,12 @@ def add_module(folder: Path, kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "hint"),
     [
-        ("sentence_transformers.base.modules.Invented", f"than the installed {INSTALLED}. Upgrade"),
+        ("sentence_transformers.base.modules.Invented", "pip install -U sentence-transformers"),
         ("payload.EvilModule", "would run code. Read this code, and if you trust it"),
     ],
 )
 def test_errors_mention_trust_only_of_code(kind: str, hint: str, folder: Path, tmp_path: Path) -> None:
     add_module(folder, kind)
-    written_by(folder, "99.1")
     code(folder, tmp_path / "marker")
     with pytest.raises(DamagedError) as caught:
         Encoder(folder)

@@ -19,7 +19,6 @@ from essent._core.folders.files import (
 )
 from essent._core.folders.rules import MODULES, Rule, is_stock_class
 from essent._core.hub import file_options, find_file, has_file
-from essent._core.lazy import needs_torch
 from essent.errors import DamagedError
 
 ROUTERS, STOCK = ("Router", "Asym"), "sentence_transformers."
@@ -27,12 +26,9 @@ ROUTERS, STOCK = ("Router", "Asym"), "sentence_transformers."
 OWN_CLASS = "essent_module.RecipeModule"
 MOST_MODULES = 64
 TRUST = "Read this code, and if you trust it, run it with trust_remote_code=True (--trust-remote-code)."
+UPGRADE = "If a newer sentence-transformers wrote it: pip install -U sentence-transformers. Otherwise, remove it."
 LEGACY_SETTINGS = tuple(
     f"sentence_{name}_config.json" for name in "roberta distilbert camembert albert xlm-roberta xlnet".split()
-)
-CONFIGS = (
-    "config.json",
-    *(f"{kind}_config.json" for kind in ("tokenizer", "processor", "preprocessor", "video_preprocessor")),
 )
 
 
@@ -161,40 +157,8 @@ def _module(files: Files, path: Path, folder: str, kind: str) -> tuple[str, str]
         f"for text ({', '.join(MODULES)})"
     )
     if kind.startswith(STOCK):
-        raise DamagedError(f"{unknown}. {upgrade_or(files, 'essent does not load it.')}")
+        raise DamagedError(f"{unknown}. {UPGRADE}")
     raise DamagedError(f"{unknown}, and would run code. {TRUST}")
-
-
-def upgrade_or(files: Files, otherwise: str) -> str:
-    """Return the advice for something that the installed sentence-transformers does not support.
-
-    Args:
-        otherwise: the advice if the folder was not written by a newer version.
-    """
-    with needs_torch("Reading this folder"):
-        from packaging.version import parse
-        from sentence_transformers import __version__ as installed  # imported here: static encoders do not need it
-
-    versions = (read_json(files.find("config_sentence_transformers.json")) or {}).get("__version__")
-    written = versions.get("sentence_transformers") if isinstance(versions, dict) else None
-    if written is not None and parse(str(written)) <= parse(installed):
-        return otherwise
-    return (
-        f"It was written by a newer version of sentence-transformers ({written or 'unknown'}) than the installed "
-        f"{installed}. Upgrade with: pip install -U sentence-transformers"
-    )
-
-
-# -- code -------------------------------------------------------------------------------------------------------------
-
-
-def code_in(name: str, options: Mapping[str, Any]) -> str:
-    """Describe the code that files of a rejected model would run."""
-    files = Files(name, options)
-    folders = dict.fromkeys(["", *(folder for folder, _ in _modules(files))])
-    configs = (folder + config for folder in folders for config in CONFIGS)
-    named = [file for file in configs if (read_json(files.find(file)) or {}).get("auto_map")]
-    return f"the key 'auto_map' of {' and '.join(named) or 'its files'} would run code. {TRUST}"
 
 
 # -- files ------------------------------------------------------------------------------------------------------------

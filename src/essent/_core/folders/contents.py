@@ -16,7 +16,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from essent._core.folders.check import ROUTERS, Files, check_model, code_in, upgrade_or
+from essent._core.folders.check import ROUTERS, TRUST, UPGRADE, check_model
 from essent._core.folders.files import ENCODER, GRAPH, check_places, read_json
 from essent._core.folders.rules import ANYTHING, OLD_ARGUMENTS, TEXT, WHOLE, Kind, listed, mapping, one_of, optional
 from essent._core.hub import EXPECTED, file_options, find_file, reach_model
@@ -227,13 +227,12 @@ def opening(name: str, options: Mapping[str, Any]) -> Iterator[None]:
     except Exception as error:  # libraries raise any class for damaged files
         # a plain ValueError, recognized by its text; if the text changes, the error is still a ModelError
         if "custom code" in str(error):
-            raise DamagedError(f"Cannot load the model {name!r}: {code_in(name, options)}") from error
+            raise DamagedError(f"Cannot load the model {name!r}: the key 'auto_map' would run code. {TRUST}") from error
         if isinstance(error, TypeError) and "unexpected keyword" in str(error):
             for module, path in settings:
                 if unknown := [key for key in _keys(read_json(path)) if repr(key) in str(error)]:
                     raise DamagedError(
-                        f"{path}: {module} does not support the key {unknown[0]!r:.100}. "
-                        f"{upgrade_or(Files(name, options), 'Remove it.')}"
+                        f"{path}: {module} does not support the key {unknown[0]!r:.100}. {UPGRADE}"
                     ) from error
         reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else ""
         if isinstance(error, ImportError):  # of transformers, with the command that installs the library
