@@ -6,7 +6,6 @@ wrote them (`essent._core.folders.contents` warns about keys that a library igno
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,10 +23,6 @@ def _whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10**31  # 1e30 means no limit
 
 
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _is_name(value: Any) -> bool:
     return isinstance(value, str) and not set("/\\") & set(value)
 
@@ -38,9 +33,7 @@ def _has_path(value: Any) -> bool:
 
 TEXT = Kind("a string", lambda value: isinstance(value, str))
 WHOLE = Kind("a whole number", _whole)
-SIZE = Kind("a whole number below 10**9", lambda value: _whole(value) and value < 10**9)
 LAYERS = Kind("a whole number up to 10,000", lambda value: _whole(value) and value <= 10_000)
-NUMBER = Kind("a finite number", _number)
 ANYTHING = Kind("anything", lambda value: True)
 NULL = Kind("null", lambda value: value is None)
 PLAIN = Kind("a string, a number, true, false or null", lambda v: v is None or isinstance(v, (str, bool, int, float)))
@@ -147,10 +140,7 @@ ELSEWHERE = dict.fromkeys(
 CONFIG = Rule(
     {
         **STEERING,
-        "model_type": TEXT,
-        "architectures": optional(listed(TEXT)),
         "configuration_files": optional(listed(FILE_NAME)),
-        **dict.fromkeys(("num_attention_heads", "hidden_size", "vocab_size"), optional(SIZE)),
         **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layers", "n_layer"), optional(LAYERS)),
     },
     deep=True,
@@ -161,17 +151,9 @@ ARGUMENTS = Rule(
     {"_token": ANYTHING, **dict.fromkeys(("_file", "_filename", "_path", "_dir"), NULL)},
     deep=True,
 )
-_TOKEN = optional(either(TEXT, mapping(ANYTHING)))
-_TOKENS = ("unk", "sep", "pad", "cls", "mask", "bos", "eos")
 TOKENIZER = Rule(
     {
         "trust_remote_code": one_of(False),
-        "tokenizer_class": optional(TEXT),
-        "model_max_length": optional(Kind("a number above 0", lambda value: _number(value) and value > 0)),
-        **dict.fromkeys(("padding_side", "truncation_side"), one_of("left", "right")),
-        "added_tokens_decoder": mapping(mapping(ANYTHING)),
-        "model_input_names": listed(TEXT),
-        **{f"{name}_token": _TOKEN for name in _TOKENS},
         "init_inputs": Kind("an empty list", lambda value: value == []),
         "fast_tokenizer_files": optional(listed(FILE_NAME)),
         "tokenizer_object": NULL,
@@ -180,14 +162,7 @@ TOKENIZER = Rule(
     },
     endings={"_file": FILE_NAME},
 )
-SPECIAL_TOKENS = Rule(
-    {},
-    endings={
-        "_file": FILE_NAME,
-        "_token": _TOKEN,
-        "_tokens": either(listed(either(TEXT, mapping(ANYTHING))), mapping(_TOKEN)),
-    },
-)
+SPECIAL_TOKENS = Rule({}, endings={"_file": FILE_NAME})
 
 # -- sentence-transformers --------------------------------------------------------------------------------------------
 
@@ -213,7 +188,6 @@ MODULE_SETTINGS = Rule(
     {
         **dict.fromkeys((*OLD_ARGUMENTS, *OLD_ARGUMENTS.values()), ARGUMENTS),
         "processing_kwargs": optional(mapping(mapping(PLAIN))),
-        "modality_config": mapping(mapping(ANYTHING)),
         "backend": one_of("torch"),
         "cache_dir": NULL,
         "max_seq_length": optional(WHOLE),
