@@ -63,18 +63,20 @@ def settings_of(model: SentenceTransformer) -> dict[str, Any]:
 
 
 @contextmanager
-def without_prompt_warning() -> Iterator[None]:
-    """Suppress sentence-transformers' warning about a default prompt; callers that apply one report this themselves."""
+def without_loading_messages() -> Iterator[None]:
+    """Hide what both libraries log while they load: missing weights, which are an error of essent, a default prompt."""
 
     def is_unrelated(record: logging.LogRecord) -> bool:
-        return not record.getMessage().startswith("Default prompt name is set to")
+        return not re.search("LOAD REPORT|^Default prompt name is set to", record.getMessage())
 
-    logger = logging.getLogger(base_model.__name__)
-    logger.addFilter(is_unrelated)
+    loggers = [logging.getLogger(name) for name in ("transformers.modeling_utils", base_model.__name__)]
+    for logger in loggers:
+        logger.addFilter(is_unrelated)
     try:
         yield
     finally:
-        logger.removeFilter(is_unrelated)
+        for logger in loggers:
+            logger.removeFilter(is_unrelated)
 
 
 def config_of(model: SentenceTransformer) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import truncate_embeddings
 
 from essent._core.arguments import TextsLike, check_device, check_vectors
-from essent._core.compat import prompt_of, without_prompt_warning
+from essent._core.compat import prompt_of, without_loading_messages
 from essent._core.texts import require_finite
 from essent.tasks.calibration import Calibration, calibrate, calibrated_similarities, require_cosine
 
@@ -28,7 +28,7 @@ class CalibratedTransformer(SentenceTransformer):
     calibration: Calibration | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        with without_prompt_warning():
+        with without_loading_messages():
             super().__init__(*args, **kwargs)
 
     def _finished(

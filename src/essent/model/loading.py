@@ -20,7 +20,7 @@ from torch import nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel
 
 from essent._core.arguments import ModelLike, check_model, check_options
-from essent._core.compat import can_set_attention, settings_of, without_prompt_warning
+from essent._core.compat import can_set_attention, settings_of, without_loading_messages
 from essent._core.folders.contents import (
     WEIGHTS,
     guarded,
@@ -47,7 +47,7 @@ from essent.model.capabilities import (
 )
 from essent.model.mlm_head import MaskedLMHead, find_output_embedding, load_masked, names_mlm_head, read_moments
 from essent.model.token_rows import STATIC_MODULES, backbone_of, is_model2vec, is_static, open_model2vec
-from essent.model.weights import Shapes, check_sizes, reports_hidden, require_rows, require_weights
+from essent.model.weights import Shapes, check_sizes, require_rows, require_weights
 from essent.model.word_vectors import is_word_vectors, word_model
 from essent.recipe.layers import reads_mlm_head, resolve
 from essent.recipe.recipe import Recipe
@@ -161,7 +161,7 @@ def _open_with_mlm_head(name: str, config: PretrainedConfig, options: dict[str, 
     first: Any = shell[0]
     config_settings = {key: value for key, value in config_settings.items() if key != "is_causal"}  # never causal
     settings = {"dtype": first.model.dtype, **config_settings, **(options.get("model_kwargs") or {})}
-    with reports_hidden():
+    with without_loading_messages():
         whole = load_masked(name, **{**_hub_arguments(name, options), **settings})
     device = shell.device
     first.model, first.mlm_head = whole.base_model, MaskedLMHead(whole)
@@ -177,7 +177,7 @@ def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
         model_kwargs = {"adapter_kwargs": {"local_files_only": True}, **model_kwargs}
     if not options.get("trust_remote_code"):
         model_kwargs = {"use_safetensors": True, **model_kwargs}
-    with reports_hidden(), without_prompt_warning():
+    with without_loading_messages():
         shell = SentenceTransformer(name, **{**options, "model_kwargs": model_kwargs})
     if isinstance(shell[0], Transformer) and isinstance(shell[0].model, PreTrainedModel):
         switch_causal_attention_off(shell[0].model, options)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -67,21 +65,6 @@ def require_weights(
         if shapes[alike] != (expected := list(weights[lacking[0]].shape)):
             cause = f"{alike} has the shape {shapes[alike]}, and config.json requires {expected}. {MEND}"
     raise DamagedError(f"The weights of {name!r} lack {names}, which would be random numbers: {cause}.")
-
-
-@contextlib.contextmanager
-def reports_hidden() -> Iterator[None]:
-    """Hide transformers' report of missing and unused weights: `require_weights` raises an error instead."""
-
-    def is_no_report(record: logging.LogRecord) -> bool:
-        return "LOAD REPORT" not in record.getMessage()
-
-    logger = logging.getLogger("transformers.modeling_utils")
-    logger.addFilter(is_no_report)
-    try:
-        yield
-    finally:
-        logger.removeFilter(is_no_report)
 
 
 def require_rows(tokenizer: PreTrainedTokenizerBase, rows: int) -> None:

@@ -18,7 +18,7 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from essent._core.atomic import write_text
+from essent._core.atomic import write_json
 from essent.errors import DamagedError, DataError, EssentError, InputError, ModelError, RecipeError
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def write_digests(root: Path) -> None:
         for path in sorted(root.rglob("*"))
         if path.is_file() and path.relative_to(root).as_posix() not in NOT_LISTED
     }
-    write_text(root / DIGESTS, json.dumps({"format": FORMAT, "files": files}, indent=1))
+    write_json(root / DIGESTS, {"format": FORMAT, "files": files}, indent=1)
 
 
 def digest_of_file(path: Path) -> str:
