@@ -6,9 +6,8 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
-from command_line import PROGRAM, run, write_rows
+from command_line import run, write_rows
 from essent import NAMED, TEMPLATES
 from essent.cli.check import PROBLEMS
 from essent.encoder.encoder import Encoder
@@ -33,6 +32,7 @@ from essent.tasks import catalogue
 from essent.tasks.catalogue import task_names
 from essent.verification.checks import CHECKS
 from families import CORPUS, build_family
+from servers import started
 from test_architecture import FILES
 
 ROOT = Path(__file__).parents[1]
@@ -148,24 +148,6 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bert: Path, t5: s
     return tmp_path
 
 
-@contextmanager
-def served(*arguments: str) -> Iterator[None]:
-    """A server of these arguments of `essent`, once it is ready; it ends with exit code 0."""
-    process = subprocess.Popen([*PROGRAM, *arguments], stderr=subprocess.PIPE, text=True)
-    try:
-        lines: list[str] = []
-        while not (line := process.stderr.readline()).startswith("Ready"):
-            lines.append(line)
-            assert line or process.poll() is None, lines
-        yield
-        process.terminate()
-        assert process.wait(60) == 0
-    finally:
-        process.kill()
-        process.wait()
-        process.stderr.close()
-
-
 # -- examples ---------------------------------------------------------------------------------------------------------
 
 
@@ -180,7 +162,7 @@ def test_python_examples(
     names: dict = {}
     if page == ROOT / SERVED:  # the hub's client refuses the served address too while the hub is not to be reached
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    with served("serve", f"mini={model}") if page == ROOT / SERVED else nullcontext():
+    with started(f"mini={model}") if page == ROOT / SERVED else nullcontext():
         run_python(page, names, capsys, compared=model == WHOLE)
 
 
@@ -270,9 +252,9 @@ def run_line(line: str, model: str, servers: ExitStack) -> str:
     elif words[:1] != ["essent"] and words:
         check_installation(words)
     elif words[1:2] == ["serve"] and words[-1] == "&":
-        servers.enter_context(served(*words[1:-1]))
+        servers.enter_context(started(*words[2:-1]))
     elif words[1:2] == ["serve"]:
-        with served(*(model if word == "$MODEL" else word for word in words[1:]), "--port", "0"):
+        with started(*(model if word == "$MODEL" else word for word in words[2:]), "--port", "0"):
             pass
     elif words[1:] and "demo" not in words:  # tests/cli runs the demonstration; half a minute
         written = run(*(model if word == "$MODEL" else word for word in words[1:]), code=None)
@@ -302,9 +284,7 @@ def named_table() -> list[str]:
     """One line a named recipe."""
     lines = []
     for row in NAMED.values():
-        head = row.argument.upper()
-        name, fields = (f"{row.name}:{head}", row.text.format(head)) if head else (row.name, row.text)
-        cells = [f"`{name}`", f"`{fields}`".replace("|", "\\|"), row.about, row.paper, row.section]
+        cells = [f"`{row.form}`", f"`{row.fields}`".replace("|", "\\|"), row.about, row.paper, row.section]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import re
 from pathlib import Path
@@ -19,13 +18,6 @@ from essent._core import compat
 
 ROOT = Path(essent.__file__).parent
 PRIVATE = re.compile(r"\b(?!self\b|cls\b)(?:model|shell|config|encoder|compiled)\._[a-z]\w+|\b_attn_\w+")
-
-
-@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch without oneDNN")
-def test_a_linear_layer_by_onednn() -> None:
-    rows, weight, bias = torch.randn(2, 3, 8), torch.randn(5, 8), torch.randn(5)
-    torch.testing.assert_close(compat.onednn_linear(rows, weight, bias), rows @ weight.T + bias)
-    assert isinstance(compat.is_amd_with_avx512(), bool)
 
 
 @pytest.fixture
@@ -48,14 +40,6 @@ def test_settings_match_the_constructor(shell: SentenceTransformer) -> None:
     assert restored == arguments
 
 
-def test_the_prompt_and_the_device_of_encode(shell: SentenceTransformer) -> None:
-    shell.prompts = {"query": "query: "}
-    assert compat.prompt_of(shell, None, "query") == "query: "
-    assert compat.prompt_of(shell, "x: ", None) == "x: "
-    assert compat.prompt_of(shell, None, None) == ""
-    assert compat.device_for(shell, None) == torch.device("cpu")
-
-
 def test_config_and_card_match_the_stock_model(shell: SentenceTransformer, tmp_path: Path) -> None:
     assert {"prompts", "similarity_fn_name"} <= set(compat.config_of(shell))
     compat.write_stock_card(shell, str(tmp_path), "name", None)
@@ -69,13 +53,6 @@ def test_overridden_methods_exist() -> None:
     assert callable(Trainer._load_from_checkpoint)
 
 
-def test_attention_is_set_without_a_look_at_the_hub(bert: Path) -> None:
-    model = AutoModel.from_pretrained(bert)
-    assert compat.can_set_attention(model)
-    compat.set_attention(model.config, "essent_diagonal")
-    assert model.config._attn_implementation == "essent_diagonal"
-
-
 @pytest.mark.parametrize("layers", [[0], [1, 2], [2]])
 def test_only_the_requested_layers_are_returned(bert: Path, layers: list[int]) -> None:
     """transformers 5.20 to 5.22 gave others for a list: wrong vectors without a word."""
@@ -86,18 +63,6 @@ def test_only_the_requested_layers_are_returned(bert: Path, layers: list[int]) -
         returned = model(input_ids=ids, output_hidden_states=compat.hidden_states_of(model, layers)).hidden_states
     for layer in layers:
         assert torch.equal(returned[layer], every[layer])
-
-
-def test_a_copy_leaves_the_state_hooks(bert: Path) -> None:
-    model = AutoModel.from_pretrained(bert).eval()
-    ids = torch.tensor([[2, 5, 3]])
-    assert model(input_ids=ids, output_hidden_states=True).hidden_states is not None
-    hooked = [module for module in model.modules() if module._forward_hooks]
-    assert hooked, "transformers collects states by hooks"
-    view = copy.copy(hooked[0])
-    compat.own_hooks(view, hooked[0])
-    assert not view._forward_hooks
-    assert hooked[0]._forward_hooks
 
 
 def test_only_compat_uses_private_names() -> None:

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 import essent
 from essent import Encoder, EncoderTransformer
-from essent.errors import RecipeError, UnsupportedRecipeError
+from essent.errors import UnsupportedRecipeError
 from essent.model.attention import _note_projection
 from essent.recipe.layers import resolve
 from essent.selection.space import Grid, Space
@@ -142,12 +142,6 @@ def test_saved_folders_load_in_sentence_transformers(bert: Path, tmp_path: Path)
 
 
 # -- bad input ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("source", ["value", "value:L-out", "attention:1-bias"])
-def test_unreadable_names(source: str) -> None:
-    with pytest.raises(RecipeError, match=r"unknown source .* Known: .* value:L, attention:L, attention:L-out"):
-        essent.Recipe.parse(f"layers={source}")
 
 
 @pytest.mark.parametrize("source", ["value:0", "attention:4", "attention:L-3-out"])

@@ -1,14 +1,12 @@
-"""The contraction and the other reductions against loops over tokens."""
+"""Reductions against loops over tokens."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from essent.recipe.pooling import mix_sources, reductions
+from essent.recipe.pooling import reductions
 from reference import reduced
 
 SPECS = ["sum", "max", "power:2", "power", "dct:1", "dct:9"]
@@ -37,15 +35,3 @@ def test_reductions_equal_loops(spec: str, side: str) -> None:
         oracle = reduced(list(hidden[row][attended].numpy()), weights[row][attended].tolist(), spec)
         np.testing.assert_allclose(vectors[row], oracle, atol=1e-9)
     assert vectors.shape[1] == reductions.create(spec).width(5)
-
-
-@given(st.lists(st.floats(-3, 3), min_size=1, max_size=4))
-def test_mixing_before_pooling_is_mixing_after(factors: list[float]) -> None:
-    layers = torch.randn(len(factors), 2, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    weights, attention_mask = torch.rand(2, 4, dtype=torch.float64), torch.ones(2, 4, dtype=torch.bool)
-    together = reductions.create("sum").reduce(mix_sources(list(layers), factors), weights, attention_mask)
-    apart = sum(
-        f * reductions.create("sum").reduce(layer, weights, attention_mask)
-        for f, layer in zip(factors, layers, strict=True)
-    )
-    torch.testing.assert_close(together, apart)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -175,14 +174,3 @@ def test_fasttext_binaries(fasttext: tuple[Path, WordVectors], tmp_path: Path, m
     monkeypatch.setitem(sys.modules, "gensim.models.fasttext", None)
     with pytest.raises(MissingDependencyError, match=r"essent\[words\]"):
         read_word_vectors(path)
-
-
-@pytest.mark.parametrize("binary", [False, True])
-def test_gensim_reads_the_same(binary: bool, tmp_path: Path) -> None:
-    vectors: Callable = pytest.importorskip("gensim.models.keyedvectors").KeyedVectors
-    original = vectors(7)
-    original.add_vectors(WORDS, MATRIX)
-    original.save_word2vec_format(str(tmp_path / "saved"), binary=binary)
-    read_vectors = read_word_vectors(tmp_path / "saved")
-    assert read_vectors.words == original.index_to_key
-    np.testing.assert_allclose(read_vectors.matrix, original.vectors, atol=1e-7)

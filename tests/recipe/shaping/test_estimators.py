@@ -86,11 +86,7 @@ def test_the_state_excludes_feature_names() -> None:
         state = clone(step).fit(FRAME).state()
         assert state.keys() == clone(step).fit(VECTORS).state().keys()
         assert not {"n_features_in_", "feature_names_in_"} & state.keys()
-        again = clone(step)
-        again.set_state(state)
-        np.testing.assert_allclose(again.transform(VECTORS), clone(step).fit_transform(VECTORS), atol=1e-10)
-    chain = Chain.parse(("zscore", "whiten:2")).fit(VECTORS)
-    again = Chain.from_state(("zscore", "whiten:2"), chain.state())
+    again = Chain.from_state(("zscore", "whiten:2"), Chain.parse(("zscore", "whiten:2")).fit(VECTORS).state())
     assert again.n_features_in_ == 6
     assert list(again.get_feature_names_out()) == ["chain0", "chain1"]
 

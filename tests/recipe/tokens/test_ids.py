@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,7 +28,6 @@ from essent.recipe.tokens.ids import (
     Vocabulary,
     batches,
     content_of,
-    count_tokens,
     framed_ids,
     pad,
     read_ids,
@@ -143,17 +141,6 @@ def test_batches_hold_every_text_once_within_the_budget(lengths: list[int], size
         assert len(batch) <= SHORT_TEXTS * size
     flat = [lengths[i] for batch in index_batches for i in batch]
     assert flat == sorted(flat, reverse=True)
-
-
-@given(st.lists(st.lists(st.integers(0, 9), max_size=8), min_size=1, max_size=12))
-def test_counts_equal_a_counter(corpus: list[list[int]]) -> None:
-    texts = [str(n) for n in range(len(corpus))]
-    stats = count_tokens(lambda part: [corpus[int(text)] for text in part], texts, 12)
-    count = Counter(token for ids in corpus for token in ids)
-    frequency = Counter(token for ids in corpus for token in set(ids))
-    assert stats.texts == len(corpus)
-    assert stats.count.tolist() == [count[token] for token in range(12)]
-    assert stats.document_frequency.tolist() == [frequency[token] for token in range(12)]
 
 
 @pytest.mark.parametrize(("kind", "marker"), [("wordpiece", "##"), ("bytes", "Ġ"), ("metaspace", "▁")])
