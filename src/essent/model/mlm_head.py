@@ -85,7 +85,7 @@ def load_masked(name: str, **arguments: Any) -> PreTrainedModel:
     return model
 
 
-class _Given(nn.Module):
+class _StatesAsInput(nn.Module):
     """A module in place of the transformer; it returns its input."""
 
     def __init__(self, base: nn.Module) -> None:
@@ -106,7 +106,7 @@ class MaskedLMHead(nn.Module):
 
     def __init__(self, whole: PreTrainedModel) -> None:
         super().__init__()
-        self.model = _attach_base(whole, _Given(whole.base_model))
+        self.model = _attach_base(whole, _StatesAsInput(whole.base_model))
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """Compute the logits (M,V) of states (M,D)."""

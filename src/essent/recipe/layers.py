@@ -22,7 +22,7 @@ from urllib.parse import quote, unquote
 
 from essent._core.registry import Registry
 from essent.errors import DataError, RecipeError, UnsupportedRecipeError
-from essent.recipe.types import Part, require_integer
+from essent.recipe.types import Part
 
 if TYPE_CHECKING:
     import torch
@@ -55,10 +55,7 @@ class RandomTable(TokenTable):
 
     dimensions: int = 768
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        require_integer(f"random:{self.dimensions},{self.seed}", "dimensions", self.dimensions, 1)
-        require_integer(f"random:{self.dimensions},{self.seed}", "seed", self.seed, 0)
+    least: ClassVar[dict[str, int]] = {"dimensions": 1, "seed": 0}
 
     def rows_of(self, vocabulary: Vocabulary) -> torch.Tensor:
         """Draw the rows (V,D)."""
@@ -82,7 +79,8 @@ class AverageTable(TokenTable):
     place: str
     carried: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
+    def check_settings(self) -> None:
+        """Check the folder and the layer."""
         if not isinstance(self.place, str):
             raise RecipeError(f"avg:{self.place} — write avg:./{self.place} for a folder whose name is a number.")
         if not self.folder or self.layer.endswith("-bias"):

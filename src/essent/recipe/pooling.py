@@ -9,10 +9,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from essent._core.registry import Registry
-from essent.recipe.types import Part, require_integer
+from essent.recipe.types import Part
 
 if TYPE_CHECKING:
     import torch
@@ -83,9 +83,7 @@ class Power(Reduction):
     """Power mean (Σ_n ω_n h_n^p)^(1/p), p a positive integer; odd roots keep the sign (Rücklé et al. 2018, eq. 1)."""
 
     p: int = 3
-
-    def __post_init__(self) -> None:
-        require_integer(f"reduce=power:{self.p}", "p", self.p, 1)
+    least: ClassVar[dict[str, int]] = {"p": 1}
 
     def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Compute (Σ_n ω_n h_n^p)^(1/p) of each dimension: (B,D)."""
@@ -103,9 +101,7 @@ class Dct(Reduction):
     """
 
     coefficients: int = 2
-
-    def __post_init__(self) -> None:
-        require_integer(f"reduce=dct:{self.coefficients}", "the number of coefficients", self.coefficients, 1)
+    least: ClassVar[dict[str, int]] = {"coefficients": 1}
 
     def reduce(self, hidden: torch.Tensor, weights: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Compute the first coefficients of each dimension's cosine transform over the tokens: (B,K·D)."""

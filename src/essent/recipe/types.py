@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from essent._core.registry import format_spec, signature_of
 from essent.errors import RecipeError
@@ -124,28 +124,23 @@ class Part:
     """A registered part of a recipe; the arguments of its class are attributes, and those of its spec."""
 
     name: ClassVar[str]
+    least: ClassVar[dict[str, int]] = {}  # arguments that are integers -> their smallest value; None is allowed too
+
+    def __post_init__(self) -> None:  # of parts that are dataclasses
+        self.check_settings()
+
+    def check_settings(self) -> None:
+        """Check the arguments; steps of a shaping do so again before a fit, as `set_params` may change them.
+
+        Raises:
+            RecipeError: an argument is invalid; the message shows it and what is allowed.
+        """
+        for name, least in self.least.items():
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, Integral) or value < least):
+                raise RecipeError(f"{self.spec()} — {name} must be an integer ≥ {least}, not {value!r}.")
 
     def spec(self) -> str:
         """Return the shortest text from which the registry creates an equal part."""
         defaults = {key: p.default for key, p in signature_of(type(self)).parameters.items()}
         return format_spec(self.name, {key: getattr(self, key) for key in defaults}, defaults)
-
-
-def require_number(spec: str, name: str, value: Any, least: float) -> None:
-    """Check that an argument of a part is a finite number of at least `least`.
-
-    Raises:
-        RecipeError: it is not; the message shows the argument and what is allowed.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < float("inf"):
-        raise RecipeError(f"{spec} — {name} must be a number ≥ {least:g}, not {value!r}.")
-
-
-def require_integer(spec: str, name: str, value: Any, least: int) -> None:
-    """Check that an argument of a part is an integer of at least `least`.
-
-    Raises:
-        RecipeError: it is not; the message shows the argument and what is allowed.
-    """
-    if not isinstance(value, Integral) or value < least:
-        raise RecipeError(f"{spec} — {name} must be an integer ≥ {least}, not {value!r}.")

@@ -13,9 +13,8 @@ import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 from torch import nn
 
-from essent.errors import NoSpreadError, UnsupportedRecipeError
+from essent.errors import NoSpreadError, RecipeError, UnsupportedRecipeError
 from essent.recipe.shaping.base import Affine, Shaper, blocks, check_batches, shapers
-from essent.recipe.types import require_number
 
 logger = logging.getLogger(__name__)
 
@@ -273,7 +272,8 @@ class Whiten(AffineShaper):
     def check_settings(self) -> None:
         """Check the settings."""
         super().check_settings()
-        require_number(f"whiten:eps={self.eps}", "eps", self.eps, 0.0)
+        if isinstance(self.eps, str) or not 0 <= self.eps < float("inf"):
+            raise RecipeError(f"{self.spec()} — eps must be a number ≥ 0, not {self.eps!r}.")
 
     def matrix_of(self, moments: Moments) -> np.ndarray:
         """Compute the matrix (D,K) from moments."""

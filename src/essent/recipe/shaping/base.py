@@ -17,7 +17,7 @@ from torch import nn
 
 from essent._core.registry import Registry
 from essent.errors import InputError, NoSpreadError, not_fitted
-from essent.recipe.types import Part, require_integer
+from essent.recipe.types import Part
 
 Batches = Callable[[], Iterable[np.ndarray]]
 
@@ -209,17 +209,6 @@ class Shaper(Part, VectorTransformer):
 
     needs_fit: ClassVar[bool] = True
     reads_output_embedding: ClassVar[bool] = False  # learns from that matrix of the model, not from sentence vectors
-    least: ClassVar[dict[str, int]] = {}  # settings that are integers -> their smallest value; None is allowed too
-
-    def check_settings(self) -> None:
-        """Check the settings; called by the constructor and before a fit, as `set_params` may change them.
-
-        Raises:
-            RecipeError: a setting is invalid; the message shows it and what is allowed.
-        """
-        for name, least in self.least.items():
-            if (value := getattr(self, name)) is not None:
-                require_integer(f"{self.name}:{name}={value}", name, value, least)
 
     @abstractmethod
     def fit(self, X: Any, y: Any = None) -> Shaper:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -168,24 +168,23 @@ def text_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], plain_text: b
     Ids in the tokenizer's setting `dropped_ids` are removed (the unknown word of word vectors).
     """
     with tokenizer_lock, special_tokens_as_text(fast_backend(tokenizer), plain_text) as backend:
-        sequences = read_ids(backend, texts)
-    dropped = frozenset(dropped_ids(tokenizer))
-    return [[i for i in ids if i not in dropped] for ids in sequences] if dropped else sequences
+        return read_ids(backend, texts, dropped=dropped_ids(tokenizer))
 
 
 @contextmanager
 def special_tokens_as_text(backend: Tokenizer, plain_text: bool = True) -> Iterator[Tokenizer]:
-    """Lock a tokenizer; in the block, special tokens in a text are plain text if `plain_text`."""
-    with tokenizer_lock:
-        backend.encode_special_tokens = plain_text
-        try:
-            yield backend
-        finally:
-            backend.encode_special_tokens = False  # a model that shares the tokenizer may read special tokens
+    """In the block, for which the caller holds `tokenizer_lock`, special tokens in a text are text if `plain_text`."""
+    backend.encode_special_tokens = plain_text
+    try:
+        yield backend
+    finally:
+        backend.encode_special_tokens = False  # a model that shares the tokenizer may read special tokens
 
 
-def read_ids(backend: Tokenizer, texts: list[str], add_special_tokens: bool = False) -> list[list[int]]:
-    """Return the ids of each text with the tokenizer's current settings; lone surrogates are replaced.
+def read_ids(
+    backend: Tokenizer, texts: list[str], add_special_tokens: bool = False, dropped: Collection[int] = ()
+) -> list[list[int]]:
+    """Return the ids of each text with the tokenizer's current settings, except `dropped`; mend lone surrogates.
 
     Raises:
         ModelError: a text contains an unknown word, and the tokenizer has no token for such words.
@@ -196,10 +195,11 @@ def read_ids(backend: Tokenizer, texts: list[str], add_special_tokens: bool = Fa
         mended = list(map(mend_surrogates, texts))
         if mended == texts:
             raise
-        return read_ids(backend, mended, add_special_tokens)
+        return read_ids(backend, mended, add_special_tokens, dropped)
     except Exception as error:  # tokenizers raises the bare class
         raise ModelError(f"The model's tokenizer cannot read the texts: {error}.") from error
-    return [encoding.ids for encoding in encodings]
+    sequences = [encoding.ids for encoding in encodings]
+    return [[i for i in ids if i not in dropped] for ids in sequences] if dropped else sequences
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
@@ -255,7 +255,7 @@ def framed_ids(
     at_start = getattr(tokenizer, "truncation_side", "right") == "left"
     if frame.template:
         return filled_ids(fast_backend(tokenizer), frame, texts, max_seq_length, at_start)
-    sequences = text_ids(tokenizer, frame.prepare(texts) if frame.plain_text else texts, frame.plain_text)
+    sequences = text_ids(tokenizer, frame.prepare(texts), frame.plain_text)
     return in_frame(sequences, frame, max_seq_length, at_start)
 
 

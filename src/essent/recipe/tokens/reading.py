@@ -56,8 +56,7 @@ class Reading:
 
     def text_ids(self, texts: list[str]) -> list[list[int]]:
         """Return the ids of each text alone, not truncated."""
-        texts_ids = read_ids(self.backend, self.frame.prepare(texts) if self.frame.plain_text else texts)
-        return [[i for i in ids if i not in self.dropped] for ids in texts_ids] if self.dropped else texts_ids
+        return read_ids(self.backend, self.frame.prepare(texts), dropped=self.dropped)
 
     def framed(self, texts: list[str], limit: int | None = None) -> list[list[int]]:
         """Return the ids of each text within its frame, truncated to `limit` tokens in total."""

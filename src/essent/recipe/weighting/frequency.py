@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from essent.errors import RecipeError
-from essent.recipe.types import CorpusStats, States, Tokens, require_integer
+from essent.recipe.types import CorpusStats, States, Tokens
 from essent.recipe.weighting.base import ByToken, require_stats, weightings
 
 if TYPE_CHECKING:
@@ -86,7 +86,8 @@ class Sif(ByCounts):
     a: float = 1e-3
     normalized: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
+    def check_settings(self) -> None:
+        """Check the argument."""
         if not 0 < self.a < float("inf"):  # 0 would make all weights 0, and infinity NaN
             raise RecipeError(f"sif:{self.a:g} — a must be a positive number, such as sif:1e-3.")
 
@@ -116,16 +117,17 @@ class Remove(ByToken):
     frequent: int | None = None
     kinds: str = "frequent+subword+punctuation"
     leading_space: ClassVar[bool] = True
+    least: ClassVar[dict[str, int]] = {"frequent": 0}
 
-    def __post_init__(self) -> None:
+    def check_settings(self) -> None:
+        """Check the arguments."""
+        super().check_settings()
         unknown = set(self.kinds.split("+")) - {"frequent", "subword", "punctuation"}
         if unknown:
             raise RecipeError(
                 f"remove:kinds={self.kinds} — unknown {', '.join(map(repr, sorted(unknown)))}. Join any of frequent, "
                 "subword and punctuation with +."
             )
-        if self.frequent is not None:
-            require_integer(f"remove:{self.frequent}", "the number of frequent tokens", self.frequent, 0)
 
     @property
     def reads_stats(self) -> bool:

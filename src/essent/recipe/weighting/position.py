@@ -158,7 +158,8 @@ class Ditto(Weighting):
     head_name: str = ""
     normalized: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
+    def check_settings(self) -> None:
+        """Check the name of the head."""
         if not re.fullmatch(r"[1-9]\d*-[1-9]\d*", str(self.head_name)):
             spec = f"ditto:{self.head_name}" if self.head_name else "ditto"
             raise RecipeError(
