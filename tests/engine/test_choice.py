@@ -12,9 +12,9 @@ from sentence_transformers.base.modules import Dense
 
 from essent import Encoder
 from essent._core.machine import FLOAT16, has_bfloat16, precision_of
-from essent.encoder.pipeline.digests import digest_of_backbone
+from essent.encoder.cache import digest_of_backbone
 from essent.engine.choice import EngineChoice, choose, computing_in
-from essent.engine.loss import cosines
+from essent.engine.compiled import cosines
 from essent.errors import EngineError, InputError
 from families import CORPUS
 

@@ -21,10 +21,9 @@ from sentence_transformers.sentence_transformer.modules import BoW, Pooling
 import essent
 from essent import NAMED, Encoder
 from essent._core.folders.files import write_digests
-from essent.engine.compiled import CompiledEncoder
+from essent.engine.compiled import CompiledEncoder, cosines
 from essent.engine.files import load
 from essent.engine.graph import graph_of
-from essent.engine.loss import cosines
 from essent.engine.runtime import OnnxRuntime, OpenVINORuntime, check_precision, openvino
 from essent.errors import EngineError, InputError, ModelError, NotFittedError
 from families import CORPUS, DECODERS, FAMILIES, MORE_DECODERS

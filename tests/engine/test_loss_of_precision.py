@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from essent import Encoder
-from essent.engine.loss import Loss, cosines, loss_of, measure_loss, texts_to_judge
+from essent.engine.compiled import Loss, cosines, loss_of, measure_loss, texts_to_judge
 
 TEXTS = [f"Text number {number} {'is about the moon ' * (number % 7)}." for number in range(24)]
 

@@ -22,7 +22,7 @@ from essent.bulk.batches import Batch, chunk_columns, require_all_ok
 from essent.bulk.settings import CHUNK_COLUMNS, CHUNKS, EMBEDDING, OK, SCALE, STATUS, STATUSES, TRUNCATED, BulkSettings
 from essent.bulk.sources import Source, difference, first_line
 from essent.bulk.units import Job, Unit
-from essent.engine.loss import loss_of
+from essent.engine.compiled import loss_of
 from essent.errors import DataError, InputError
 
 FORMAT = 1

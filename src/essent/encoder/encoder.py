@@ -24,16 +24,15 @@ from essent._core.folders.contents import is_essent_folder
 from essent._core.hub import folder_of, reach_model
 from essent._core.texts import check_texts, distinct_texts, repeat_in_place, require_finite, texts_to_fit
 from essent._core.types import ModelLike, NamesItsModel, TextsLike
+from essent.encoder.cache import PooledCache, digest_of, digest_of_backbone, key_of
 from essent.encoder.calibrated import CalibratedTransformer
-from essent.encoder.pipeline.cache import PooledCache
-from essent.encoder.pipeline.digests import digest_of, digest_of_backbone, key_of
-from essent.encoder.pipeline.late import encode_chunks as _encode_chunks
-from essent.encoder.pipeline.module import RecipeModule
-from essent.encoder.pipeline.plan import PORTION
-from essent.encoder.saving.load import load_folder
-from essent.encoder.saving.save import SavableModule, packages_of
-from essent.encoder.saving.save import write_card as _write_card
-from essent.encoder.saving.save import write_folder as _write_folder
+from essent.encoder.late import encode_chunks as _encode_chunks
+from essent.encoder.load import load_folder
+from essent.encoder.module import RecipeModule
+from essent.encoder.plan import PORTION
+from essent.encoder.save import SavableModule, packages_of
+from essent.encoder.save import write_card as _write_card
+from essent.encoder.save import write_folder as _write_folder
 from essent.errors import RecipeError
 from essent.model.loading import load, open_model
 from essent.recipe.recipe import Recipe

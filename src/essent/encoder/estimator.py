@@ -16,8 +16,8 @@ from sklearn.utils import Tags
 from essent._core.folders.contents import is_essent_folder, is_exported_folder
 from essent._core.texts import check_texts, texts_to_fit
 from essent._core.types import ModelLike, TextsLike
+from essent.encoder.cache import PooledCache
 from essent.encoder.encoder import Encoder
-from essent.encoder.pipeline.cache import PooledCache
 from essent.errors import not_fitted
 from essent.model.loading import open_model
 from essent.recipe.recipe import Recipe

@@ -20,10 +20,16 @@ from essent._core.machine import SHORT
 from essent._core.texts import check_texts
 from essent._core.types import NamesItsModel
 from essent.encoder.calibrated import CalibratedTransformer
-from essent.encoder.saving.save import GOLDEN_TEXTS
-from essent.engine.compiled import GRAPH_TOLERANCE, CompiledEncoder, check_golden, largest_difference
+from essent.encoder.save import GOLDEN_TEXTS
+from essent.engine.compiled import (
+    GRAPH_TOLERANCE,
+    CompiledEncoder,
+    check_golden,
+    largest_difference,
+    measure_loss,
+    texts_to_judge,
+)
 from essent.engine.graph import Graph, convert, graph_of, quantize
-from essent.engine.loss import measure_loss, texts_to_judge
 from essent.engine.runtime import TOKENIZER_FILES, runtime_of
 from essent.errors import EngineError, InputError
 from essent.recipe.tokens.ids import batches

@@ -22,7 +22,7 @@ from torch import nn
 
 from essent._core.lazy import optional_import
 from essent.encoder.encoder import Encoder
-from essent.encoder.pipeline.module import RecipeModule
+from essent.encoder.module import RecipeModule
 from essent.engine.runtime import FILES, onnxruntime, openvino
 from essent.errors import EngineError, ModelError, RecipeError
 from essent.model.template import template_states

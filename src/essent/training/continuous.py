@@ -18,8 +18,8 @@ import torch
 from tokenizers import AddedToken
 
 from essent.encoder.encoder import Encoder
-from essent.encoder.pipeline.module import RecipeModule
-from essent.encoder.saving.save import SavableModule
+from essent.encoder.module import RecipeModule
+from essent.encoder.save import SavableModule
 from essent.errors import InputError, UnsupportedRecipeError
 from essent.model.backbone import Backbone
 from essent.model.template import make_frame

@@ -24,8 +24,8 @@ from torch import nn
 from torch.nn import functional
 
 from essent.encoder.encoder import Encoder
-from essent.encoder.pipeline.plan import Plan
-from essent.encoder.saving.save import SavableModule
+from essent.encoder.plan import Plan
+from essent.encoder.save import SavableModule
 from essent.errors import InputError, RecipeError
 from essent.model.backbone import Backbone
 from essent.model.capabilities import capabilities_of

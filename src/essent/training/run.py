@@ -21,9 +21,9 @@ from essent._core.folders.files import ENCODER, check_replaceable
 from essent._core.lazy import optional_import
 from essent._core.texts import distinct_texts
 from essent._core.types import ModelLike
+from essent.encoder.cache import digest_of_backbone
 from essent.encoder.encoder import Encoder
-from essent.encoder.pipeline.digests import digest_of_backbone
-from essent.encoder.saving.save import SavableModule
+from essent.encoder.save import SavableModule
 from essent.errors import DataError, InputError
 from essent.tasks.base import LabeledTask
 from essent.tasks.locate import load_labelled

@@ -22,7 +22,7 @@ import numpy as np
 from essent._core.registry import did_you_mean
 from essent._core.types import TextsLike
 from essent.encoder.encoder import Encoder
-from essent.encoder.saving.save import LEGACY_FLAGS
+from essent.encoder.save import LEGACY_FLAGS
 from essent.errors import InputError
 from essent.model.loading import POOLING
 from essent.recipe.recipe import Recipe

@@ -21,7 +21,7 @@ from essent._core.hub import folder_of, reach_model
 from essent._core.texts import check_texts, encode_allowing_nonfinite
 from essent._core.types import TextsLike
 from essent.encoder.encoder import Encoder, open_as_it_is
-from essent.encoder.saving.save import LEGACY_FLAGS
+from essent.encoder.save import LEGACY_FLAGS
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.files import load
 from essent.errors import InputError

@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from essent import Encoder
-from essent.encoder.pipeline.cache import PooledCache
-from essent.encoder.pipeline.digests import digest_of, digest_of_backbone, key_of
+from essent.encoder.cache import PooledCache, digest_of, digest_of_backbone, key_of
 from essent.errors import DataError
 from essent.recipe.types import CorpusStats
 

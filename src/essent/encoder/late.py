@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from essent.encoder.encoder import Encoder
-    from essent.encoder.pipeline.module import RecipeModule
+    from essent.encoder.module import RecipeModule
 
 OVERLAP = 256  # tokens that two windows share, as in the authors' code; at most half a window
 DOCUMENTS = 1024  # documents whose ids are in memory at a time

@@ -34,7 +34,7 @@ from tokenizers import Regex, Tokenizer, normalizers, processors
 from torch import nn
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from essent.encoder.pipeline.plan import Plan, by_token, weights_by_token
+from essent.encoder.plan import Plan, by_token, weights_by_token
 from essent.errors import EssentError, InputError
 from essent.model.token_rows import LONG
 from essent.recipe.pooling import mix_sources
@@ -46,7 +46,7 @@ from essent.recipe.weighting.base import ByToken, Weighting
 from essent.recipe.weighting.frequency import Sif
 
 if TYPE_CHECKING:
-    from essent.encoder.pipeline.module import RecipeModule
+    from essent.encoder.module import RecipeModule
 
 POOLING_OF = {"cls": "cls", "last": "lasttoken", "position": "weightedmean", "uniform": "mean"}
 DOT_RULE = Regex(r"(?<=[^.?\"'])\z")  # the end of a text that does not end in . ? " '

@@ -32,8 +32,8 @@ from essent._core.compat import config_of, write_stock_card
 from essent._core.folders.contents import ABOUT, ARRAYS, FORMAT, check_layout
 from essent._core.folders.files import ENCODER, STATE_FOLDER, check_replaceable, names_to_keep, write_digests
 from essent._core.registry import Registry
-from essent.encoder.pipeline.module import RecipeModule
-from essent.encoder.saving.stock_modules import (
+from essent.encoder.module import RecipeModule
+from essent.encoder.stock_modules import (
     NoStockModulesError,
     framed_tokenizer,
     is_trivial,
@@ -255,7 +255,7 @@ def _write_own(module: RecipeModule, path: Path) -> None:
     _write_transformer(module, module.backbone.tokenizer, path)
     (path / "essent_module.py").write_text(MODULE_FILE, encoding="utf-8")
     _write_json(path / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": "essent_module.RecipeModule"}])
-    package, code = Path(__file__).parents[2], path / "code" / "essent"
+    package, code = Path(__file__).parents[1], path / "code" / "essent"
     code.mkdir(parents=True, exist_ok=True)
     without_caches = shutil.ignore_patterns("__pycache__")
     for name in SHIPPED:

@@ -12,7 +12,7 @@ from sentence_transformers.base.modules.input_module import InputModule
 from torch import nn
 
 from essent._core.texts import check_texts
-from essent.encoder.pipeline.plan import Plan, StaticPooler, chain_of, static_pooler_of
+from essent.encoder.plan import Plan, StaticPooler, chain_of, static_pooler_of
 from essent.errors import not_fitted
 from essent.model.backbone import Backbone
 from essent.recipe.recipe import Recipe
@@ -29,7 +29,7 @@ class RecipeModule(InputModule):
         recipe: the recipe to compute.
         stats: token counts, if the weights read them.
         chain: fitted shaping; by default the recipe's, unfitted.
-        tables: rows of sources that are already loaded, see `essent.encoder.pipeline.plan.Plan`.
+        tables: rows of sources that are already loaded, see `essent.encoder.plan.Plan`.
 
     Attributes:
         provenance: how the encoder was made, as values for JSON; saved with it.

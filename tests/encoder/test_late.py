@@ -11,7 +11,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from essent import Encoder, EssentError
-from essent.encoder.pipeline import late
+from essent.encoder import late
 from families import CORPUS
 from reference import Reference
 from samples import daily

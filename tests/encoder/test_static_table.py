@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from essent import verify
 from essent.encoder.encoder import Encoder
-from essent.encoder.saving.stock_modules import NoStockModulesError, folded, quantised, rounded
+from essent.encoder.stock_modules import NoStockModulesError, folded, quantised, rounded
 from essent.errors import InputError, RecipeError
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import unknown_token

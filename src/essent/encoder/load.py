@@ -1,4 +1,4 @@
-"""Load a folder that `essent.encoder.saving.save` wrote: the recipe's module and SentenceTransformer's settings."""
+"""Load a folder that `essent.encoder.save` wrote: the recipe's module and SentenceTransformer's settings."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from essent._core.folders.contents import (
 )
 from essent._core.folders.files import STATE_FOLDER, check_digests, damage_named, has_digests, read_arrays, read_json
 from essent._core.hub import folder_of
-from essent.encoder.pipeline.module import RecipeModule
-from essent.encoder.saving.save import SavableModule
-from essent.encoder.saving.stock_modules import read_table
+from essent.encoder.module import RecipeModule
+from essent.encoder.save import SavableModule
+from essent.encoder.stock_modules import read_table
 from essent.errors import DamagedError, MissingDependencyError, RecipeError, UnknownNameError
 from essent.model.backbone import Backbone
 from essent.model.capabilities import switch_causal_attention_off
