@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags
 
 from essent._core.folders.contents import is_essent_folder, is_exported_folder
-from essent._core.texts import check_texts, texts_to_fit
+from essent._core.texts import check_texts
 from essent._core.types import ModelLike, TextsLike
 from essent.encoder.cache import PooledCache
 from essent.encoder.encoder import Encoder
@@ -102,14 +102,15 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             InputError: no texts, or a value that is not a str.
             RecipeError, UnsupportedRecipeError, ModelError: see `Encoder`.
         """
-        self.encoder_ = self._load().fit(texts_to_fit(check_texts(X), "X"), **self._settings(READING))
+        self.encoder_ = self._load().fit(X, **self._settings(READING))
         return self
 
     def fit_transform(self, X: TextsLike, y: Any = None) -> np.ndarray:
         """Fit on texts and return their vectors (N,K) float32, with one pass of the model."""
-        texts = texts_to_fit(check_texts(X), "X")
-        self.encoder_ = self._load()
-        return self.encoder_.fit_encode(texts, **self._settings(READING + FINISHING))
+        encoder = self._load()
+        vectors = encoder.fit_encode(X, **self._settings(READING + FINISHING))
+        self.encoder_ = encoder
+        return vectors
 
     def transform(self, X: TextsLike) -> np.ndarray:
         """Compute the vectors (N,K) float32 of a list or column of texts.

@@ -252,7 +252,12 @@ def _token_rows(module: RecipeModule, windows: Sequence[Window], batch_size: int
         for row, (_, part) in enumerate(batch):
             retained[row, part] = True
         states = backbone.states(tokens, plan.required)
-        columns = {"ids": tokens.ids, "content": tokens.content, **states.hidden, **states.diagonals}
+        columns: dict[Any, torch.Tensor] = {
+            "ids": tokens.ids,
+            "content": tokens.content,
+            **states.hidden,
+            **states.diagonals,
+        }
         parts.append({key: values[retained] for key, values in columns.items()})
     return {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
 

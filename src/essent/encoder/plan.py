@@ -322,9 +322,8 @@ class StaticPooler:
 
 def count_frames(backbone: Backbone, plans: Sequence[Plan], texts: Sequence[str]) -> dict[Frame, CorpusStats]:
     """Count the tokens of the texts for every frame of a plan that reads counts."""
-    # the last plan of each frame counts: static ones need no padding
-    counting = sorted((plan for plan in plans if plan.reads_stats), key=operator.attrgetter("is_static"))
-    return {frame: plan.count(texts, backbone) for frame, plan in {plan.frame: plan for plan in counting}.items()}
+    counting = {plan.frame: plan for plan in plans if plan.reads_stats}
+    return {frame: plan.count(texts, backbone) for frame, plan in counting.items()}
 
 
 @torch.inference_mode()

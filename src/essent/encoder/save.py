@@ -157,27 +157,17 @@ def write_folder(self: Encoder, path: Path, layout: str, finish: Callable[[Path,
     older = {"code", "essent_module.py", *(entry.name for entry in path.glob("[0-9]_*"))}
     with replacing_folder(path, names_to_keep(path, ENCODER, older)) as folder:
         if reason:
-            _write_own(module, folder)
+            write_own(module, folder)
         else:
             _write_stock(module, modules, folder, layout == "legacy")
         _write_json(folder / "config_sentence_transformers.json", config_of(self), sort_keys=True)
-        _write_state(module, folder / STATE_FOLDER, texts, golden, reason, type(modules[0]) if modules else None)
+        write_state(module, folder / STATE_FOLDER, texts, golden, reason, type(modules[0]) if modules else None)
         if finish is not None:
             finish(folder, reason)
         if self.calibration is not None:
             write_calibration(self.calibration, folder)
         write_digests(folder)
     return reason
-
-
-class SavableModule(RecipeModule):
-    """A recipe's module that trainers, which save module by module, can save without golden vectors."""
-
-    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
-        """Write the module in essent's own layout."""
-        folder = Path(output_path)
-        _write_own(self, folder)
-        _write_state(self, folder / STATE_FOLDER, [], np.zeros((0, 1), np.float32), "saved by a trainer", None)
 
 
 def packages_of(recipe: Recipe) -> dict[str, str]:
@@ -249,7 +239,7 @@ def _write_transformer(
     _write_json(path / "sentence_bert_config.json", settings)
 
 
-def _write_own(module: RecipeModule, path: Path) -> None:
+def write_own(module: RecipeModule, path: Path) -> None:
     """Write the recipe as essent's own module, with the code that runs it."""
     path.mkdir(parents=True, exist_ok=True)
     _write_transformer(module, module.backbone.tokenizer, path)
@@ -268,7 +258,7 @@ def _write_own(module: RecipeModule, path: Path) -> None:
     (code / "__init__.py").write_text("from essent.version import __version__\n")  # no names of missing packages
 
 
-def _write_state(
+def write_state(
     module: RecipeModule, folder: Path, texts: list[str], golden: np.ndarray, reason: str, first: type | None
 ) -> None:
     """Write the state that modules do not contain; `first` is the class of the first one after the transformer."""

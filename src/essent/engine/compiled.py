@@ -278,11 +278,8 @@ def loss_of(exact: np.ndarray, rounded: np.ndarray, unseen: bool) -> Loss:
 
 def measure_loss(model: SentenceTransformer, compiled: NumpyEncoder, texts: Sequence[str]) -> Loss:
     """Compare a graph's vectors with the model's; see `texts_to_judge` for the texts."""
-    return loss_of(_vectors_of(model, texts), _vectors_of(compiled, texts), True)
-
-
-def _vectors_of(model: SentenceTransformer | NumpyEncoder, texts: Sequence[str]) -> np.ndarray:
-    return np.asarray(model.encode(list(texts), show_progress_bar=False), np.float32)
+    exact, rounded = (np.asarray(m.encode(list(texts), show_progress_bar=False), np.float32) for m in (model, compiled))
+    return loss_of(exact, rounded, True)
 
 
 def _similarities(vectors: np.ndarray) -> np.ndarray:

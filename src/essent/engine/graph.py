@@ -245,7 +245,6 @@ def _write_openvino(graph: Graph, example: tuple[torch.Tensor, ...], path: Path)
 
 def _diagonal(context: Any) -> Any:
     """Gather the diagonal, which OpenVINO lacks: entries 0, T+1, 2(T+1) … of the last two dimensions flattened."""
-    import numpy as np
     from openvino import opset14 as ops
 
     matrix = context.get_input(0)  # (…,T,T)

@@ -159,16 +159,15 @@ class NumpyEncoder(ABC, metaclass=NamesItsModel):
 
     def encode_query(self, inputs: str | TextsLike, **arguments: Any) -> Any:
         """Encode with the prompt "query", unless there is another prompt argument."""
-        return self._encode_with(("query",), inputs, arguments)
+        return self._encode_with("query", inputs, arguments)
 
     def encode_document(self, inputs: str | TextsLike, **arguments: Any) -> Any:
         """Encode with the prompt "document", unless there is another prompt argument."""
-        return self._encode_with(("document", "passage", "corpus"), inputs, arguments)
+        return self._encode_with("document", inputs, arguments)
 
-    def _encode_with(self, names: tuple[str, ...], inputs: str | TextsLike, arguments: dict[str, Any]) -> Any:
-        """Encode with the first of the named prompts that exists, unless there is another prompt argument."""
+    def _encode_with(self, name: str, inputs: str | TextsLike, arguments: dict[str, Any]) -> Any:
         if arguments.get("prompt") is None and arguments.get("prompt_name") is None:
-            arguments["prompt_name"] = next((name for name in names if name in self.prompts), None)
+            arguments["prompt_name"] = name
         return self.encode(inputs, **arguments)
 
     def similarity(self, embeddings1: Any, embeddings2: Any, *, calibrated: bool = False) -> np.ndarray:
