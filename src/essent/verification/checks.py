@@ -69,10 +69,7 @@ def truncation(model: ModelUnderTest) -> Iterator[Problem]:
 
 def unknown_tokens(model: ModelUnderTest) -> Iterator[Problem]:
     """More than 2 % of the tokens are unknown to the tokenizer."""
-    if model.unknown is None:
-        return
-    flat = np.concatenate([np.asarray(ids, np.int64) for ids in model.ids])
-    share = float((flat == model.unknown).mean()) if len(flat) else 0.0
+    share = model.unknown_share(model.ids)
     if share > UNKNOWN:
         yield Problem(
             f"{100 * share:.1f} % of the tokens are unknown to the tokenizer, so the model cannot distinguish them.",
