@@ -272,7 +272,6 @@ def test_int8_reports_its_loss(bert: Path, tmp_path: Path, caplog: pytest.LogCap
     compiled = essent.compile(encoder, "openvino", precision="int8", calibration=texts, threads=1)
     assert "anking of similarities is" in caplog.text
     assert compiled.loss is not None
-    assert compiled.loss.unseen
     assert compiled.loss.texts >= 300
     assert 0.9 < compiled.loss.lowest_cosine <= compiled.loss.mean_cosine < 1.0
     expected = cosines(encoder.encode(texts[:50]), compiled.encode(texts[:50]))

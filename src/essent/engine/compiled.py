@@ -230,12 +230,12 @@ def check_golden(compiled: CompiledEncoder, subject: str, alone: int | None = No
 class Loss:
     """The accuracy of a graph: cosines of its vectors with torch's float32 vectors of the same texts.
 
-    `spearman` compares the similarities of all pairs of the first 512 texts; 1 is the same order. `unseen` is whether
-    none of the texts was used for calibration.
+    `spearman` compares the similarities of all pairs of the first 512 texts; 1 is the same order. None of the texts was
+    used for calibration.
 
     Example:
         >>> from essent.engine import Loss
-        >>> loss = Loss(texts=400, mean_cosine=0.9998, lowest_cosine=0.9991, spearman=0.9995, unseen=True)
+        >>> loss = Loss(texts=400, mean_cosine=0.9998, lowest_cosine=0.9991, spearman=0.9995)
         >>> print(loss)  # as in `compile(encoder, precision="bfloat16").loss`
         The ranking of similarities is unchanged: Spearman 0.9995 over 400 texts; lowest cosine with torch's float32
         vectors 0.99910
@@ -245,14 +245,12 @@ class Loss:
     mean_cosine: float
     lowest_cosine: float
     spearman: float
-    unseen: bool
 
     def __str__(self) -> str:
         change = next((name for minimum, name in RANKED if self.spearman >= minimum), "changed")
-        warning = "" if self.unseen else " (some of the calibration; the loss on other texts may be larger)"
         return (
             f"The ranking of similarities is {change}: Spearman {self.spearman:.4f} over "
-            f"{self.texts:,} texts{warning}; lowest cosine with torch's float32 vectors {self.lowest_cosine:.5f}"
+            f"{self.texts:,} texts; lowest cosine with torch's float32 vectors {self.lowest_cosine:.5f}"
         )
 
 
@@ -265,7 +263,7 @@ def texts_to_judge(texts: Sequence[str], calibration: Sequence[str]) -> list[str
     return list(dict.fromkeys([*unseen, *samples]))
 
 
-def loss_of(exact: np.ndarray, rounded: np.ndarray, unseen: bool) -> Loss:
+def loss_of(exact: np.ndarray, rounded: np.ndarray) -> Loss:
     """Compare the vectors (N,K) of a graph with the exact vectors of the same texts."""
     from scipy.stats import spearmanr
 
@@ -273,13 +271,13 @@ def loss_of(exact: np.ndarray, rounded: np.ndarray, unseen: bool) -> Loss:
     similarities = [_similarities(vectors[:MAX_RANKED]) for vectors in (exact, rounded)]
     is_constant = [np.ptp(values) < CONSTANT for values in similarities]  # all texts alike: nothing to rank
     spearman = float(all(is_constant)) if any(is_constant) else float(spearmanr(*similarities).statistic)
-    return Loss(len(exact), float(row_cosines.mean()), float(row_cosines.min()), spearman, unseen)
+    return Loss(len(exact), float(row_cosines.mean()), float(row_cosines.min()), spearman)
 
 
 def measure_loss(model: SentenceTransformer, compiled: NumpyEncoder, texts: Sequence[str]) -> Loss:
     """Compare a graph's vectors with the model's; see `texts_to_judge` for the texts."""
     exact, rounded = (np.asarray(m.encode(list(texts), show_progress_bar=False), np.float32) for m in (model, compiled))
-    return loss_of(exact, rounded, True)
+    return loss_of(exact, rounded)
 
 
 def _similarities(vectors: np.ndarray) -> np.ndarray:

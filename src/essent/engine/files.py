@@ -112,7 +112,7 @@ def load(
             inputs["pad_id"],
             metadata["recipe"],
             (metadata["golden_texts"], golden),
-            loss=loss and Loss(**loss),
+            loss=loss and Loss(**{field: loss[field] for field in Loss.__dataclass_fields__}),
             **saved_settings(metadata),
         )
         compiled.calibration = read_calibration(root)
