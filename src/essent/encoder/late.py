@@ -12,7 +12,6 @@ state of the first window that contains it. Unlike in the authors' code, every w
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -114,7 +113,7 @@ def encode_chunks(
     check_late(module.recipe)
     check_encode(self.prompts, {"batch_size": batch_size, "truncate_dim": truncate_dim})
     module.require_fit()
-    chunks_by_document = check_documents(documents)
+    chunks_by_document = [list(map(mend_surrogates, chunks)) for chunks in check_documents(documents)]
     self.eval()
     texts = [chunk for chunks in chunks_by_document for chunk in chunks]
     rows = np.split(np.arange(len(texts)), np.cumsum([len(chunks) for chunks in chunks_by_document]))  # by document
@@ -169,21 +168,13 @@ def _tokenized(
 ) -> tuple[list[list[Window]], list[np.ndarray]]:
     """Return the windows of each document, and the first token and the end (C,2) of each of its chunks."""
     frame, limit = module.plan.frame, module.max_seq_length
-    texts, starts_by_document = [], []
-    for chunks in documents:
-        text = prompt + "".join(chunks)
-        starts = [0, *accumulate(map(len, chunks[:-1]), initial=len(prompt))]
-        del starts[1]  # the prompt belongs to the first chunk
-        mended = mend_surrogates(text)
-        if mended != text:
-            starts = [len(mend_surrogates(text[:start])) for start in starts]
-        texts.append(mended)
-        starts_by_document.append(starts)
+    texts = [prompt + "".join(chunks) for chunks in documents]
     prepared = frame.prepare(texts)
     windows, bounds = [], []
     tokenized = text_spans(module.tokenizer, prepared, frame.plain_text)
-    rows = zip(tokenized, texts, prepared, starts_by_document, documents, strict=True)
-    for (ids, spans), text, whole, starts, chunks in rows:
+    for (ids, spans), text, whole, chunks in zip(tokenized, texts, prepared, documents, strict=True):
+        starts = np.cumsum([0, *map(len, chunks)])[:-1]  # (C,)
+        starts[1:] += len(prompt)  # the prompt belongs to the first chunk
         spans = np.maximum(spans - (len(whole) - len(text)), 0)  # a space may be put before the text
         of_prompt = int((spans[:, 1] <= len(prompt)).sum()) if prompt else 0
         windows.append(split_windows(ids, frame, of_prompt, limit))
