@@ -24,7 +24,7 @@ from torch import nn
 from essent._core.compat import weights_of
 from essent._core.machine import BFLOAT16
 from essent.errors import DataError
-from essent.recipe.tokens.ids import tokenizer_digest
+from essent.recipe.tokens.ids import portions, tokenizer_digest
 from essent.recipe.types import CorpusStats
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 NOT_COMPUTED = ("_name_or_path", "transformers_version")  # entries of a configuration without effect on vectors
 WORDS = 1024  # 8-byte words per sum of a digest
 FLOAT = np.dtype("<f4")
-BLOCK, BLOCK_BYTES = 1024, 2**28  # most rows and bytes of rows per record: a record per text takes twice the time
+BLOCK = 1024  # most rows per record: a record per text takes twice the time
 TIMEOUT = 600.0  # seconds to wait for another process that writes
 TABLE = """
     CREATE TABLE IF NOT EXISTS blocks (key TEXT, texts BLOB, rows BLOB, checksum INTEGER);
@@ -140,9 +140,8 @@ def _read(connection: Connection, key: str, width: int, names: Iterable[bytes]) 
 
 def _write(connection: Connection, key: str, names: Sequence[bytes], rows: np.ndarray) -> None:
     """Write the rows (N,K) of texts."""
-    size = max(1, min(BLOCK, BLOCK_BYTES // max(rows[:1].nbytes, 1)))
-    for start in range(0, len(names), size):
-        texts, content = b"".join(names[start : start + size]), rows[start : start + size].tobytes()
+    for start, part in portions(names, BLOCK):
+        texts, content = b"".join(part), rows[start : start + BLOCK].tobytes()
         values = key, texts, content, zlib.crc32(content, zlib.crc32(texts))
         connection.execute("INSERT INTO blocks VALUES (?, ?, ?, ?)", values)
 

@@ -15,7 +15,7 @@ import numpy as np
 from essent._core.arguments import check_path
 from essent._core.display import text_progress
 from essent._core.lazy import needs_torch
-from essent.engine.numpy_encoder import Keep, NumpyEncoder
+from essent.engine.numpy_encoder import Keep, NumpyEncoder, unit_length
 from essent.engine.runtime import Batch, Runtime
 from essent.errors import EngineError
 from essent.recipe.tokens.ids import batches, pad_arrays
@@ -282,8 +282,7 @@ def measure_loss(model: SentenceTransformer, compiled: NumpyEncoder, texts: Sequ
 
 def _similarities(vectors: np.ndarray) -> np.ndarray:
     """Compute the cosines of all pairs of vectors (N,K), each pair once: (N·(N-1)/2,)."""
-    exact = vectors.astype(np.float64)  # float32 products would rank their rounding
-    units = exact / np.maximum(np.linalg.norm(exact, axis=1, keepdims=True), 1e-30)
+    units = unit_length(vectors.astype(np.float64))  # float32 products would rank their rounding
     return np.asarray((units @ units.T)[np.triu_indices(len(units), 1)])
 
 

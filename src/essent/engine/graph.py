@@ -146,10 +146,7 @@ def shaping_graph(chain: Chain) -> nn.Module:
                 "quantiles. torch runs it (engine='torch')."
             )
         part = step.module()
-        if isinstance(step, Affine):
-            for name, values in list(part.named_buffers()):
-                part.register_buffer(name, values.float())
-        parts.append(part)
+        parts.append(part.float() if isinstance(step, Affine) else part)
     return nn.Sequential(*parts)
 
 
