@@ -44,8 +44,7 @@ from essent.errors import RecipeError
 from essent.recipe.pooling import reductions
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.base import shapers
-from essent.recipe.sources.layers import format_mix, token_tables
-from essent.recipe.templates import format_template
+from essent.recipe.sources.layers import token_tables
 from essent.recipe.weighting.base import weightings
 from essent.version import __version__
 
@@ -314,19 +313,11 @@ def write_card(
         reason: why plain sentence-transformers cannot load the folder; "" if it can.
     """
     write_stock_card(self, str(folder), name, datasets)
-    file, recipe = folder / "README.md", self.recipe
+    file = folder / "README.md"
     if not file.is_file():
         return  # sentence-transformers has logged why
-    parts = {
-        "template": None if recipe.template is None else format_template(recipe.template),
-        "layers": format_mix(recipe.layers),
-        "weights": " * ".join(recipe.weights),
-        "reduce": recipe.reduce,
-        "shaping": " | ".join(recipe.shaping) or None,
-    }
-    lines = [f"- **{name}:** `{value}`" for name, value in parts.items() if value is not None]
     history = ["### How it was chosen", "", *(f"- {line}" for line in self.chosen), ""] if self.chosen else []
-    section = ["## How it was made", "", f"Recipe: `{recipe}`", "", *lines, "", *history, "## Model Details\n"]
+    section = ["## How it was made", "", f"Recipe: `{self.recipe}`", "", *history, "## Model Details\n"]
     card = file.read_text(encoding="utf-8")
     card = card.replace("tags:\n- sentence-transformers\n", "tags:\n- sentence-transformers\n- essent\n", 1)
     card = card.replace(PLAIN, "[sentence-transformers](https://www.SBERT.net) model. ", 1)
