@@ -34,15 +34,6 @@ def test_names_and_aliases_of_engines_and_precisions() -> None:
             EngineChoice(*choice)
 
 
-def test_bfloat16_is_refused_where_it_would_be_imitated(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True}, raising=False)
-    encoder = Encoder(str(bert), "mean", device="cpu")
-    with pytest.raises(EngineError, match=r"no bfloat16 arithmetic .* Use precision='float32'"):
-        choose(encoder, "torch", "bf16")
-    assert choose(encoder) is encoder
-    assert choose(encoder, precision="float32").encode(CORPUS[:2]) == pytest.approx(encoder.encode(CORPUS[:2]))
-
-
 def assert_near_and_unchanged(model: SentenceTransformer) -> SentenceTransformer:
     """A copy computes close to the model in bfloat16; the model itself computes what it did before."""
     before, copied = model.encode(CORPUS[:8]), choose(model, "torch", "bfloat16")

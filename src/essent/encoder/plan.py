@@ -144,11 +144,8 @@ class Plan(nn.Module):
         """Count the tokens of a corpus, including duplicated texts, as this recipe tokenizes them."""
         if (pooler := static_pooler_of(self, backbone)) is not None:
             return pooler.count(texts)
-
-        def ids_of(part: list[str]) -> list[list[int]]:
-            return framed_ids(backbone.tokenizer, self.frame, part, backbone.max_seq_length)
-
-        return count_tokens(ids_of, texts, len(backbone.vocabulary))
+        tokenize = partial(framed_ids, backbone.tokenizer, self.frame, max_seq_length=backbone.max_seq_length)
+        return count_tokens(tokenize, texts, len(backbone.vocabulary))
 
     def pool(
         self,
