@@ -25,8 +25,7 @@ from sentence_transformers import SentenceTransformer
 
 import essent
 from essent import Encoder
-from essent.engine.compiled import CompiledEncoder
-from essent.engine.loss import cosines
+from essent.engine.compiled import CompiledEncoder, cosines
 from essent.engine.runtime import openvino
 from essent.tasks.sample import sample_pairs_path
 from measured import Ratio, Watch, record

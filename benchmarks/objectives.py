@@ -20,8 +20,7 @@ import datasets
 from transformers.utils import logging
 
 from essent import Recipe
-from essent.encoder.pipeline.plan import Plan
-from essent.encoder.pipeline.shared_pass import count_frames, pool_texts
+from essent.encoder.plan import Plan, count_frames, pool_texts
 from essent.model.backbone import Backbone
 from essent.tasks.locate import load_pairs
 from essent.tasks.pairs import PairTask

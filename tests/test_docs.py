@@ -21,7 +21,7 @@ from command_line import run, write_rows
 from essent import NAMED, TEMPLATES
 from essent.cli.check import PROBLEMS
 from essent.encoder.encoder import Encoder
-from essent.encoder.saving.stock_modules import NoStockModulesError, stock_modules
+from essent.encoder.stock_modules import NoStockModulesError, stock_modules
 from essent.lab.minimal_pairs.parsing import PIPELINES
 from essent.lab.reproduce.published import tables
 from essent.recipe.layers import token_tables

@@ -1,5 +1,5 @@
 """The entry point that saved folders import when plain sentence-transformers loads them."""
 
-from essent.encoder.saving.load import load_folder
+from essent.encoder.load import load_folder
 
 __all__ = ["load_folder"]

@@ -17,7 +17,7 @@ from command_line import TEXTS, error, read_json, run, write_rows
 from essent import Encoder
 from essent._core.folders.files import write_digests
 from essent._core.machine import has_bfloat16
-from essent.engine.loss import cosines
+from essent.engine.compiled import cosines
 from essent.serving.prepared import prepare
 from families import build_tokenizer
 from servers import running

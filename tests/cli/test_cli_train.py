@@ -143,7 +143,7 @@ def test_a_run_killed_while_it_saved_goes_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("essent.encoder.saving.save._write_state", interrupted)
+        patched.setattr("essent.encoder.save.write_state", interrupted)
         run(*command, code=130)
     assert [path.name for path in (tmp_path / "static").iterdir()] == [CHECKPOINT]
     monkeypatch.setattr("essent._core.display.FIRST_LINE", 0.0)

@@ -12,9 +12,9 @@ from sentence_transformers.base.modules import Dense
 
 from essent import Encoder
 from essent._core.machine import FLOAT16, has_bfloat16, precision_of
-from essent.encoder.pipeline.digests import digest_of_backbone
+from essent.encoder.cache import digest_of_backbone
 from essent.engine.choice import EngineChoice, choose, computing_in
-from essent.engine.loss import cosines
+from essent.engine.compiled import cosines
 from essent.errors import EngineError, InputError
 from families import CORPUS
 
@@ -32,15 +32,6 @@ def test_names_and_aliases_of_engines_and_precisions() -> None:
     ):
         with pytest.raises(error, match=message):
             EngineChoice(*choice)
-
-
-def test_bfloat16_is_refused_where_it_would_be_imitated(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True}, raising=False)
-    encoder = Encoder(str(bert), "mean", device="cpu")
-    with pytest.raises(EngineError, match=r"no bfloat16 arithmetic .* Use precision='float32'"):
-        choose(encoder, "torch", "bf16")
-    assert choose(encoder) is encoder
-    assert choose(encoder, precision="float32").encode(CORPUS[:2]) == pytest.approx(encoder.encode(CORPUS[:2]))
 
 
 def assert_near_and_unchanged(model: SentenceTransformer) -> SentenceTransformer:

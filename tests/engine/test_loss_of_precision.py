@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from essent import Encoder
-from essent.engine.loss import Loss, cosines, loss_of, measure_loss, texts_to_judge
+from essent.engine.compiled import Loss, cosines, loss_of, measure_loss, texts_to_judge
 
 TEXTS = [f"Text number {number} {'is about the moon ' * (number % 7)}." for number in range(24)]
 
@@ -26,7 +26,7 @@ def test_loss_against_a_different_model(bert: Path, compiled_by) -> None:
 def test_identical_texts_have_no_ranking() -> None:
     exact = np.ones((5, 3), np.float32)
     noisy = exact + np.random.default_rng(0).random((5, 3)).astype(np.float32)
-    assert [loss_of(exact, other, True).spearman for other in (exact, noisy)] == [1.0, 0.0]
+    assert [loss_of(exact, other).spearman for other in (exact, noisy)] == [1.0, 0.0]
 
 
 def test_loss_is_measured_on_at_least_300_texts() -> None:
@@ -42,5 +42,4 @@ def test_loss_is_measured_on_at_least_300_texts() -> None:
 def test_loss_summary() -> None:
     for spearman, change in ((0.99991, "unchanged"), (0.99, "nearly unchanged"), (0.9, "changed")):
         summary = f"similarities is {change}: Spearman {spearman:.4f} over 320 texts"
-        assert f"{summary}; lowest cosine" in str(Loss(320, 1.0, 0.99998, spearman, unseen=True))
-    assert f"{summary} (some of the calibration" in str(Loss(320, 1.0, 0.99998, spearman, unseen=False))
+        assert f"{summary}; lowest cosine" in str(Loss(320, 1.0, 0.99998, spearman))

@@ -14,7 +14,7 @@ from kill_harness import check_old_or_new, killed_at_every_write
 from sentence_transformers import SentenceTransformer
 
 from essent.cli.files import write_vectors
-from essent.encoder.pipeline.cache import PooledCache
+from essent.encoder.cache import PooledCache
 from essent.model.loading import load
 from essent.recipe.contexts import Contexts
 from essent.recipe.recipe import Recipe

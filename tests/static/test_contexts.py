@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 from essent._core import machine
 from essent._core.display import duration
 from essent.encoder.encoder import Encoder
-from essent.encoder.pipeline.plan import Plan
+from essent.encoder.plan import Plan
 from essent.errors import DataError, InputError, ModelError
 from essent.model.backbone import Backbone
 from essent.model.loading import load

@@ -119,7 +119,7 @@ def open_encoder(spec: ModelSpec, settings: BulkSettings) -> Any:
         options = f"--format {spec.engine}" + (f" --precision {spec.precision}" if spec.precision != AUTO else "")
         raise EngineError(f"engine={spec.engine!r} runs a saved graph here. {_save_command(spec, options)}")
     if settings.chunks_late and spec.recipe is not None:
-        from essent.encoder.pipeline.late import check_late
+        from essent.encoder.late import check_late
 
         check_late(Recipe.parse(spec.recipe))
     if is_name:
@@ -150,7 +150,7 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
     if settings.chunks_late:
         if not hasattr(encoder, "encode_chunks"):
             raise _not_late(settings, f"a {type(encoder).__name__}")
-        from essent.encoder.pipeline.late import check_late
+        from essent.encoder.late import check_late
 
         check_late(encoder.recipe)
     if isinstance(encoder, (StaticEncoder, CompiledEncoder)):
@@ -204,8 +204,8 @@ def _describe_static(encoder: StaticEncoder) -> dict[str, Any]:
 
 def _describe(encoder: Any) -> tuple[dict[str, Any], Reading | None]:
     """Describe an Encoder or a sentence-transformers model."""
+    from essent.encoder.cache import digest_of, digest_of_backbone, key_of
     from essent.encoder.encoder import Encoder
-    from essent.encoder.pipeline.digests import digest_of, digest_of_backbone, key_of
 
     if not isinstance(encoder, Encoder):
         return _describe_modules(encoder)
@@ -234,7 +234,7 @@ def _describe_graph(encoder: CompiledEncoder) -> dict[str, Any]:
 
 
 def _describe_modules(encoder: Any) -> tuple[dict[str, Any], Reading | None]:
-    from essent.encoder.pipeline.digests import digest_of
+    from essent.encoder.cache import digest_of
 
     tokenizer, limit = getattr(encoder, "tokenizer", None), getattr(encoder, "max_seq_length", None)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)

@@ -22,7 +22,7 @@ from essent.bulk.batches import Batch, chunk_columns, require_all_ok
 from essent.bulk.settings import CHUNK_COLUMNS, CHUNKS, EMBEDDING, OK, SCALE, STATUS, STATUSES, TRUNCATED, BulkSettings
 from essent.bulk.sources import Source, difference, first_line
 from essent.bulk.units import Job, Unit
-from essent.engine.loss import loss_of
+from essent.engine.compiled import loss_of
 from essent.errors import DataError, InputError
 
 FORMAT = 1
@@ -88,7 +88,7 @@ class PartWriter:
             require_all_ok(batch.codes, "vector", self._unit, self._source)
         if self._loss is None and settings.dtype != "float32" and len(batch.vectors) >= MIN_MEASURED:
             exact = batch.vectors[:MEASURED]
-            self._loss = asdict(loss_of(exact, _restored(exact, settings.dtype), unseen=True))
+            self._loss = asdict(loss_of(exact, _restored(exact, settings.dtype)))
         rows_before = self._statuses.total()
         for code, first, count in zip(*np.unique(batch.codes, return_index=True, return_counts=True), strict=True):
             status = list(STATUSES)[code]

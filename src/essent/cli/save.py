@@ -117,8 +117,8 @@ def _save_graph(
     calibration: list[str] | None,
 ) -> None:
     """Compile and save a graph, and print its loss."""
+    from essent.engine.compiled import measure_loss, texts_to_judge
     from essent.engine.conversion import compile
-    from essent.engine.loss import measure_loss, texts_to_judge
 
     compiled = compile(encoder, engine, precision=precision, calibration=calibration, texts=fit_texts)
     compiled.save(str(output))

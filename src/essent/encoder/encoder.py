@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -31,16 +31,15 @@ from essent._core.display import NamesItsModel, text_progress
 from essent._core.folders.contents import is_essent_folder
 from essent._core.hub import folder_of, reach_model
 from essent._core.texts import check_texts, distinct_texts, repeat_in_place, require_finite, texts_to_fit
+from essent.encoder.cache import PooledCache, digest_of, digest_of_backbone, key_of
 from essent.encoder.calibrated import CalibratedTransformer
-from essent.encoder.pipeline.cache import PooledCache
-from essent.encoder.pipeline.digests import digest_of, digest_of_backbone, key_of
-from essent.encoder.pipeline.late import encode_chunks as _encode_chunks
-from essent.encoder.pipeline.module import RecipeModule
-from essent.encoder.pipeline.plan import PORTION
-from essent.encoder.saving.load import load_folder
-from essent.encoder.saving.save import SavableModule, packages_of
-from essent.encoder.saving.save import write_card as _write_card
-from essent.encoder.saving.save import write_folder as _write_folder
+from essent.encoder.late import encode_chunks as _encode_chunks
+from essent.encoder.load import load_folder
+from essent.encoder.module import RecipeModule
+from essent.encoder.plan import PORTION
+from essent.encoder.save import packages_of
+from essent.encoder.save import write_card as _write_card
+from essent.encoder.save import write_folder as _write_folder
 from essent.errors import RecipeError
 from essent.model.loading import load, open_model
 from essent.recipe.recipe import Recipe
@@ -86,7 +85,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             calibration = read_calibration(folder_of(name, options))
         else:
             loaded = load(model, [] if parsed is None else [parsed], options)
-            module, settings, calibration = SavableModule(loaded.backbone, loaded.recipes[0]), loaded.settings, None
+            module, settings, calibration = RecipeModule(loaded.backbone, loaded.recipes[0]), loaded.settings, None
         overrides = {key: options[key] for key in settings if options.get(key) is not None}
         super().__init__(modules=[module], **{**settings, **overrides})
         self.calibration = calibration
@@ -106,10 +105,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
     @property
     def module(self) -> RecipeModule:
         """The module that runs the recipe: backbone, plan, token counts, shaping chain."""
-        first = self[0]
-        if not isinstance(first, RecipeModule):
-            raise RecipeError(f"The first module is {type(first).__name__}: it must be the recipe's module.")
-        return first
+        return cast("RecipeModule", self[0])
 
     @property
     def recipe(self) -> Recipe:
@@ -117,8 +113,6 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         return self.module.recipe
 
     def __repr__(self) -> str:
-        if not isinstance(self[0], RecipeModule):
-            return super().__repr__()
         backbone, after = self.module.backbone, "".join(f", {module!r}" for module in list(self)[1:])
         model = f"{backbone.family}, {backbone.last} layers, dimensions={self.get_embedding_dimension()}"
         return f"Encoder({str(self.recipe)!r}, {model}{after})"
@@ -176,7 +170,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             InputError: no texts, or a value that is not a str.
         """
         check_encode(self.prompts, {"truncate_dim": truncate_dim})
-        fit_texts = texts_to_fit(check_texts(texts), "texts")
+        fit_texts = check_texts(texts)
         before, progress = prompt_of(self, prompt, prompt_name), bool(show_progress_bar)
         pooled = self._learn(fit_texts, frequency_texts, before, batch_size, progress)
         if pooled is None or len(self) > 1:  # nothing to shape, or further modules
@@ -192,17 +186,18 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
     ) -> torch.Tensor | None:
         """Fit, and return the texts' pooled vectors (N,K) if the shaping was fitted on them, otherwise None."""
         check_size(batch_size, "batch_size")
-        prompted = [before + text for text in check_texts(texts)]
-        counted = prompted if frequency_texts is None else [before + text for text in check_texts(frequency_texts)]
+        fit_texts = [before + text for text in texts_to_fit(check_texts(texts), "texts")]
+        counted = fit_texts
+        if frequency_texts is not None:
+            counted = [before + text for text in texts_to_fit(check_texts(frequency_texts), "frequency_texts")]
         module, pooled = self.module, None
         if module.plan.reads_stats or module.chain.needs_fit:
             self.calibration = None  # it describes the vectors before this fit
         if module.plan.reads_stats:
-            name = "texts" if frequency_texts is None else "frequency_texts"
-            module.stats = module.plan.count(texts_to_fit(counted, name), module.backbone)
+            module.stats = module.plan.count(counted, module.backbone)
         if module.chain.needs_fit:
-            pooled = self._vectors(texts_to_fit(prompted, "texts"), batch_size, progress, shape=False, cache=self.cache)
-            require_finite(pooled, prompted, self.named_parameters())
+            pooled = self._vectors(fit_texts, batch_size, progress, shape=False, cache=self.cache)
+            require_finite(pooled, fit_texts, self.named_parameters())
             module.fit_chain(pooled)
         self._sign()
         return pooled

@@ -15,16 +15,16 @@ from sklearn.utils import Tags
 
 from essent._core.arguments import ModelLike, TextsLike
 from essent._core.folders.contents import is_essent_folder, is_exported_folder
-from essent._core.texts import check_texts, texts_to_fit
+from essent._core.texts import check_texts
+from essent.encoder.cache import PooledCache
 from essent.encoder.encoder import Encoder
-from essent.encoder.pipeline.cache import PooledCache
 from essent.errors import not_fitted
 from essent.model.loading import open_model
 from essent.recipe.layers import reads_mlm_head
 from essent.recipe.recipe import Recipe
 
-READING = ("prompt_name", "prompt", "batch_size", "show_progress_bar")  # arguments of `fit` and `encode`
-FINISHING = ("normalize_embeddings", "truncate_dim")  # arguments of `encode` only
+FITTING = ("prompt_name", "prompt", "batch_size", "show_progress_bar")  # arguments of `fit`
+ENCODING = (*FITTING, "normalize_embeddings", "truncate_dim")  # arguments of `encode`
 _loader_lock = Lock()
 POOLED_BYTES = 2**30  # pooled vectors in a temporary folder; above it the cache is emptied
 _pooled: list[PooledCache] = []
@@ -102,14 +102,8 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             InputError: no texts, or a value that is not a str.
             RecipeError, UnsupportedRecipeError, ModelError: see `Encoder`.
         """
-        self.encoder_ = self._load().fit(texts_to_fit(check_texts(X), "X"), **self._settings(READING))
+        self.encoder_ = self._load().fit(X, **self._settings(FITTING))
         return self
-
-    def fit_transform(self, X: TextsLike, y: Any = None) -> np.ndarray:
-        """Fit on texts and return their vectors (N,K) float32, with one pass of the model."""
-        texts = texts_to_fit(check_texts(X), "X")
-        self.encoder_ = self._load()
-        return self.encoder_.fit_encode(texts, **self._settings(READING + FINISHING))
 
     def transform(self, X: TextsLike) -> np.ndarray:
         """Compute the vectors (N,K) float32 of a list or column of texts.
@@ -123,7 +117,7 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         texts = check_texts(X)
         if not texts:
             return np.empty((0, self._n_features_out), np.float32)
-        vectors = self.encoder_.encode(texts, **self._settings(READING + FINISHING))
+        vectors = self.encoder_.encode(texts, **self._settings(ENCODING))
         return np.asarray(vectors, np.float32)
 
     def _load(self) -> Encoder:

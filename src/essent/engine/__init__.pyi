@@ -1,5 +1,5 @@
 from .choice import choose as choose
 from .compiled import CompiledEncoder as CompiledEncoder
+from .compiled import Loss as Loss
 from .conversion import compile as compile
 from .files import load as load
-from .loss import Loss as Loss

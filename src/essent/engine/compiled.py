@@ -1,10 +1,11 @@
-"""CompiledEncoder, an encoder whose whole recipe is one graph in OpenVINO or onnxruntime. Does not import torch."""
+"""CompiledEncoder, an encoder whose whole recipe is one graph on a CPU, and its accuracy. Does not import torch."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +15,12 @@ import numpy as np
 from essent._core.arguments import check_path
 from essent._core.display import text_progress
 from essent._core.lazy import needs_torch
-from essent.engine.loss import Loss, cosines
-from essent.engine.numpy_encoder import Keep, NumpyEncoder
+from essent.engine.numpy_encoder import Keep, NumpyEncoder, unit_length
 from essent.engine.runtime import Batch, Runtime
 from essent.errors import EngineError
 from essent.recipe.tokens.ids import batches, pad_arrays
 from essent.recipe.tokens.reading import Reading
+from essent.tasks.sample import sample_texts
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -29,6 +30,9 @@ WINDOW_CHARACTERS = 2**22  # limits windows of long texts: all their ids are in 
 GRAPH_TOLERANCE = 1e-5  # of float32, relative to the longest vector if that is above 1
 TOLERANCES = {"openvino": GRAPH_TOLERANCE, "onnx": 1e-4}
 LOWEST_COSINE = {"bfloat16": 0.999, "int8": 0.5}  # with float32; rounding alone does not go below
+CONSTANT = 1e-6  # smaller differences of similarities are rounding
+MIN_RANKED, MAX_RANKED = 300, 512  # texts: all their pairs are ranked, 45,000 to 131,000
+RANKED = ((0.999, "unchanged"), (0.98, "nearly unchanged"))  # by minimum Spearman
 
 
 class CompiledEncoder(NumpyEncoder):
@@ -217,3 +221,73 @@ def check_golden(compiled: CompiledEncoder, subject: str, alone: int | None = No
                 f"{subject} does not reproduce torch's vectors in {precision}: the lowest cosine is {lowest:.3f}, the "
                 f"limit {allowed}. Use precision='float32', or calibrate int8 on texts like yours."
             )
+
+
+# -- accuracy ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The accuracy of a graph: cosines of its vectors with torch's float32 vectors of the same texts.
+
+    `spearman` compares the similarities of all pairs of the first 512 texts; 1 is the same order. None of the texts was
+    used for calibration.
+
+    Example:
+        >>> from essent.engine import Loss
+        >>> loss = Loss(texts=400, mean_cosine=0.9998, lowest_cosine=0.9991, spearman=0.9995)
+        >>> print(loss)  # as in `compile(encoder, precision="bfloat16").loss`
+        The ranking of similarities is unchanged: Spearman 0.9995 over 400 texts; lowest cosine with torch's float32
+        vectors 0.99910
+    """
+
+    texts: int
+    mean_cosine: float
+    lowest_cosine: float
+    spearman: float
+
+    def __str__(self) -> str:
+        change = next((name for minimum, name in RANKED if self.spearman >= minimum), "changed")
+        return (
+            f"The ranking of similarities is {change}: Spearman {self.spearman:.4f} over "
+            f"{self.texts:,} texts; lowest cosine with torch's float32 vectors {self.lowest_cosine:.5f}"
+        )
+
+
+def texts_to_judge(texts: Sequence[str], calibration: Sequence[str]) -> list[str]:
+    """Select 300 to 512 distinct texts not used for calibration: the user's, plus essent's sample if these are few."""
+    used = set(calibration)
+    unseen, samples = ([text for text in dict.fromkeys(t) if text not in used] for t in (texts, sample_texts()))
+    if len(unseen) >= MIN_RANKED:
+        return unseen[:MAX_RANKED]
+    return list(dict.fromkeys([*unseen, *samples]))
+
+
+def loss_of(exact: np.ndarray, rounded: np.ndarray) -> Loss:
+    """Compare the vectors (N,K) of a graph with the exact vectors of the same texts."""
+    from scipy.stats import spearmanr
+
+    row_cosines = cosines(exact, rounded)
+    similarities = [_similarities(vectors[:MAX_RANKED]) for vectors in (exact, rounded)]
+    is_constant = [np.ptp(values) < CONSTANT for values in similarities]  # all texts alike: nothing to rank
+    spearman = float(all(is_constant)) if any(is_constant) else float(spearmanr(*similarities).statistic)
+    return Loss(len(exact), float(row_cosines.mean()), float(row_cosines.min()), spearman)
+
+
+def measure_loss(model: SentenceTransformer, compiled: NumpyEncoder, texts: Sequence[str]) -> Loss:
+    """Compare a graph's vectors with the model's; see `texts_to_judge` for the texts."""
+    exact, rounded = (np.asarray(m.encode(list(texts), show_progress_bar=False), np.float32) for m in (model, compiled))
+    return loss_of(exact, rounded)
+
+
+def _similarities(vectors: np.ndarray) -> np.ndarray:
+    """Compute the cosines of all pairs of vectors (N,K), each pair once: (N·(N-1)/2,)."""
+    units = unit_length(vectors.astype(np.float64))  # float32 products would rank their rounding
+    return np.asarray((units @ units.T)[np.triu_indices(len(units), 1)])
+
+
+def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Compute the cosine of each row of (N,K) with the same row of the other, 1 if both are zeros: (N,)."""
+    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    same = ~a.any(axis=1) & ~b.any(axis=1)  # a text without tokens, in a table of token vectors
+    return np.where(same, 1.0, np.einsum("nk,nk->n", a, b) / np.maximum(lengths, 1e-30))

@@ -20,13 +20,19 @@ from essent._core.display import NamesItsModel
 from essent._core.machine import SHORT
 from essent._core.texts import check_texts
 from essent.encoder.calibrated import CalibratedTransformer
-from essent.encoder.saving.save import GOLDEN_TEXTS
-from essent.engine.compiled import GRAPH_TOLERANCE, CompiledEncoder, check_golden, largest_difference
+from essent.encoder.save import GOLDEN_TEXTS
+from essent.engine.compiled import (
+    GRAPH_TOLERANCE,
+    CompiledEncoder,
+    check_golden,
+    largest_difference,
+    measure_loss,
+    texts_to_judge,
+)
 from essent.engine.graph import Graph, convert, graph_of, quantize
-from essent.engine.loss import measure_loss, texts_to_judge
 from essent.engine.runtime import TOKENIZER_FILES, runtime_of
 from essent.errors import EngineError, InputError
-from essent.recipe.tokens.ids import batches
+from essent.recipe.tokens.ids import portions
 from essent.recipe.tokens.reading import reading_of
 
 logger = logging.getLogger(__name__)
@@ -107,13 +113,9 @@ def compile(
 
 
 def _calibration_batches(graph: Graph, texts: list[str]) -> list[tuple[Any, ...]]:
-    """Pad texts to batches of at most 8, as the engine receives them."""
-    sequences = graph.module.ids(texts) if texts else []
-    padded = []
-    for indices in batches([len(ids) for ids in sequences], 8):
-        for chunk in np.array_split(indices, -(-len(indices) // 8)):
-            padded.append(tuple(tensor.numpy() for tensor in graph.pad([sequences[index] for index in chunk])))
-    return padded
+    """Pad texts of similar length to batches of at most 8, as the engine receives them."""
+    sequences = sorted(graph.module.ids(texts), key=len) if texts else []
+    return [tuple(tensor.numpy() for tensor in graph.pad(part)) for _, part in portions(sequences, 8)]
 
 
 def _golden_vectors(graph: Graph, model: SentenceTransformer) -> np.ndarray:
@@ -166,8 +168,12 @@ class GraphModule(InputModule):
         """The maximum length in tokens; None without a limit."""
         return self.encoder.max_seq_length
 
-    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
-        """Raise: `CompiledEncoder.save` writes the graph."""
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Raise: `CompiledEncoder.save` writes the graph.
+
+        Raises:
+            EngineError: always.
+        """
         raise EngineError("A SentenceTransformer of a graph cannot be saved: call CompiledEncoder.save.")
 
 
@@ -179,12 +185,4 @@ class GraphTransformer(CalibratedTransformer, metaclass=NamesItsModel):
         super().__init__(modules=[module], device="cpu", **encoder.settings)
         self.calibration = encoder.calibration
 
-    def save(self, path: str, *args: Any, **kwargs: Any) -> None:
-        """Raise before anything is written: `CompiledEncoder.save` writes the graph.
-
-        Raises:
-            EngineError: always.
-        """
-        raise EngineError("A SentenceTransformer of a graph cannot be saved: call CompiledEncoder.save.")
-
-    save_pretrained = save
+    save = save_pretrained = GraphModule.save  # before anything is written

@@ -36,8 +36,7 @@ from essent._core.folders.files import (
 from essent._core.folders.rules import ANYTHING, SENTENCE_TRANSFORMERS, TEXT, WHOLE, Kind, listed, mapping, optional
 from essent._core.lazy import needs_torch
 from essent._core.machine import SHORT
-from essent.engine.compiled import CompiledEncoder, check_golden
-from essent.engine.loss import Loss
+from essent.engine.compiled import CompiledEncoder, Loss, check_golden
 from essent.engine.runtime import ALL_FILES, TOKENIZER_FILES, runtime_of
 from essent.errors import DamagedError, EngineError, ModelError
 from essent.recipe.tokens.ids import DROPPED, Frame
@@ -113,7 +112,7 @@ def load(
             inputs["pad_id"],
             metadata["recipe"],
             (metadata["golden_texts"], golden),
-            loss=loss and Loss(**loss),
+            loss=loss and Loss(**{field: loss[field] for field in Loss.__dataclass_fields__}),
             **saved_settings(metadata),
         )
         compiled.calibration = read_calibration(root)

@@ -22,7 +22,7 @@ from torch import nn
 
 from essent._core.lazy import optional_import
 from essent.encoder.encoder import Encoder
-from essent.encoder.pipeline.module import RecipeModule
+from essent.encoder.module import RecipeModule
 from essent.engine.runtime import FILES, onnxruntime, openvino
 from essent.errors import EngineError, ModelError, RecipeError
 from essent.model.template import template_states
@@ -146,10 +146,7 @@ def shaping_graph(chain: Chain) -> nn.Module:
                 "quantiles. torch runs it (engine='torch')."
             )
         part = step.module()
-        if isinstance(step, Affine):
-            for name, values in list(part.named_buffers()):
-                part.register_buffer(name, values.float())
-        parts.append(part)
+        parts.append(part.float() if isinstance(step, Affine) else part)
     return nn.Sequential(*parts)
 
 
@@ -245,7 +242,6 @@ def _write_openvino(graph: Graph, example: tuple[torch.Tensor, ...], path: Path)
 
 def _diagonal(context: Any) -> Any:
     """Gather the diagonal, which OpenVINO lacks: entries 0, T+1, 2(T+1) … of the last two dimensions flattened."""
-    import numpy as np
     from openvino import opset14 as ops
 
     matrix = context.get_input(0)  # (…,T,T)

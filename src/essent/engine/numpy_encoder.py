@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from essent._core.arguments import TextsLike, check_encode, check_prompt
+from essent._core.arguments import TextsLike, check_encode, check_prompt, check_vectors
 from essent._core.display import NamesItsModel
 from essent._core.lazy import needs_torch
 from essent._core.texts import check_texts, distinct_texts, repeat_in_place, require_finite
@@ -159,16 +159,15 @@ class NumpyEncoder(ABC, metaclass=NamesItsModel):
 
     def encode_query(self, inputs: str | TextsLike, **arguments: Any) -> Any:
         """Encode with the prompt "query", unless there is another prompt argument."""
-        return self._encode_with(("query",), inputs, arguments)
+        return self._encode_with("query", inputs, arguments)
 
     def encode_document(self, inputs: str | TextsLike, **arguments: Any) -> Any:
         """Encode with the prompt "document", unless there is another prompt argument."""
-        return self._encode_with(("document", "passage", "corpus"), inputs, arguments)
+        return self._encode_with("document", inputs, arguments)
 
-    def _encode_with(self, names: tuple[str, ...], inputs: str | TextsLike, arguments: dict[str, Any]) -> Any:
-        """Encode with the first of the named prompts that exists, unless there is another prompt argument."""
+    def _encode_with(self, name: str, inputs: str | TextsLike, arguments: dict[str, Any]) -> Any:
         if arguments.get("prompt") is None and arguments.get("prompt_name") is None:
-            arguments["prompt_name"] = next((name for name in names if name in self.prompts), None)
+            arguments["prompt_name"] = name
         return self.encode(inputs, **arguments)
 
     def similarity(self, embeddings1: Any, embeddings2: Any, *, calibrated: bool = False) -> np.ndarray:
@@ -196,7 +195,9 @@ class NumpyEncoder(ABC, metaclass=NamesItsModel):
         return self._compare(embeddings1, embeddings2, calibrated, row_by_row=True)
 
     def _compare(self, embeddings1: Any, embeddings2: Any, calibrated: bool, row_by_row: bool) -> np.ndarray:
-        first, second, name = _vector_rows(embeddings1), _vector_rows(embeddings2), self.similarity_fn_name
+        check_vectors(embeddings1, embeddings2)
+        first, second = (np.atleast_2d(np.asarray(vectors, np.float32)) for vectors in (embeddings1, embeddings2))
+        name = self.similarity_fn_name
         if first.shape[1] != second.shape[1] or (row_by_row and len(first) != len(second)):
             raise InputError(f"Cannot compare vectors of the shapes {first.shape} and {second.shape}.")
         if name == "cosine":
@@ -218,10 +219,3 @@ def unit_length(vectors: np.ndarray) -> np.ndarray:
     lengths: np.ndarray = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, None]
     scaled: np.ndarray = vectors / np.maximum(lengths, MIN_LENGTH)
     return scaled
-
-
-def _vector_rows(vectors: Any) -> np.ndarray:
-    rows = np.asarray(vectors)
-    if rows.ndim not in (1, 2) or rows.dtype.kind not in "fiub":
-        raise InputError(f"Expected vectors (N,D) or (D,), got an array of shape {rows.shape} and type {rows.dtype}.")
-    return np.atleast_2d(rows).astype(np.float32, copy=False)

@@ -17,11 +17,9 @@ from essent._core.folders.contents import is_essent_folder, is_exported_folder
 from essent._core.hub import reach_model
 from essent._core.machine import AUTO
 from essent._core.texts import check_texts
+from essent.encoder.cache import PooledCache, digest_of_backbone, key_of
 from essent.encoder.encoder import Encoder, open_as_it_is
-from essent.encoder.pipeline.cache import PooledCache
-from essent.encoder.pipeline.digests import digest_of_backbone, key_of
-from essent.encoder.pipeline.plan import Plan, chain_of
-from essent.encoder.pipeline.shared_pass import count_frames, pool_texts
+from essent.encoder.plan import Plan, chain_of, count_frames, pool_texts
 from essent.engine.choice import EngineChoice, choose
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.files import load as load_exported

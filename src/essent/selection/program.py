@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from essent._core.texts import distinct_texts
-from essent.encoder.pipeline.plan import Plan, chain_of
+from essent.encoder.plan import Plan, chain_of
 from essent.model.backbone import Backbone
 from essent.model.template import debias
 from essent.recipe.layers import Source

@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from essent._core.display import text_progress
 from essent._core.machine import cores
 from essent._core.texts import require_finite
-from essent.encoder.pipeline.plan import chain_of
+from essent.encoder.plan import chain_of
 from essent.errors import InputError, NoSpreadError
 from essent.recipe.shaping.affine import AffineShaper, Moments
 from essent.recipe.tokens.ids import batches, count_tokens, framed_ids, pad, portions

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from essent.encoder.saving.stock_modules import rounded
+from essent.encoder.stock_modules import rounded
 from essent.static.sums import MOST, SEED
 from essent.static.table import PAIRS, Choice, Material, agreement, rank_agreement, reduce_table
 from essent.tasks.base import unit_rows

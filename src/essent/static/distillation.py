@@ -18,8 +18,8 @@ from torch import nn
 from essent._core.arguments import ModelLike
 from essent._core.texts import check_texts
 from essent.encoder.encoder import Encoder
-from essent.encoder.pipeline.plan import Plan
-from essent.encoder.saving.stock_modules import UNIT
+from essent.encoder.plan import Plan
+from essent.encoder.stock_modules import UNIT
 from essent.errors import InputError, RecipeError
 from essent.model.backbone import Backbone
 from essent.model.loading import load

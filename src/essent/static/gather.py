@@ -19,8 +19,8 @@ import torch
 from essent._core import machine
 from essent._core.display import duration, text_progress
 from essent._core.texts import check_texts
-from essent.encoder.pipeline.digests import digest_of_backbone
-from essent.encoder.pipeline.plan import Plan
+from essent.encoder.cache import digest_of_backbone
+from essent.encoder.plan import Plan
 from essent.errors import InputError, ModelError
 from essent.model.backbone import Backbone
 from essent.recipe.contexts import UNSEEN, Contexts

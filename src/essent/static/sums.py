@@ -20,8 +20,7 @@ from safetensors.numpy import save_file
 
 from essent._core import machine
 from essent._core.atomic import replacing_file
-from essent.encoder.pipeline.plan import Plan
-from essent.encoder.pipeline.shared_pass import count_frames
+from essent.encoder.plan import Plan, count_frames
 from essent.errors import DataError
 from essent.model.backbone import Backbone
 from essent.model.template import make_frame

@@ -23,7 +23,7 @@ from scipy import sparse, stats
 from tqdm.auto import tqdm
 
 from essent._core.arguments import check_size
-from essent.encoder.saving.stock_modules import STORED
+from essent.encoder.stock_modules import STORED
 from essent.errors import InputError, RecipeError
 from essent.recipe.contexts import Contexts
 from essent.recipe.layers import Mix, parse_mix, resolve

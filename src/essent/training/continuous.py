@@ -18,8 +18,7 @@ import torch
 from tokenizers import AddedToken
 
 from essent.encoder.encoder import Encoder
-from essent.encoder.pipeline.module import RecipeModule
-from essent.encoder.saving.save import SavableModule
+from essent.encoder.module import RecipeModule
 from essent.errors import InputError, UnsupportedRecipeError
 from essent.model.backbone import Backbone
 from essent.model.template import make_frame
@@ -69,7 +68,7 @@ def free_template(encoder: Encoder, templates: Sequence[str]) -> str:
         weight[rows] = weight[words]
     _freeze_all_but(model, rows)
     backbone = Backbone(model, tokenizer, old.max_seq_length, old.last)
-    replace_module(encoder, SavableModule(backbone, Recipe(template=free, weights=("mask",))))
+    replace_module(encoder, RecipeModule(backbone, Recipe(template=free, weights=("mask",))))
     return free
 
 

@@ -24,8 +24,8 @@ from torch import nn
 from torch.nn import functional
 
 from essent.encoder.encoder import Encoder
-from essent.encoder.pipeline.plan import Plan
-from essent.encoder.saving.save import SavableModule
+from essent.encoder.module import RecipeModule
+from essent.encoder.plan import Plan
 from essent.errors import InputError, RecipeError
 from essent.model.backbone import Backbone
 from essent.model.capabilities import capabilities_of
@@ -77,7 +77,7 @@ def info_nce(
 # -- views ------------------------------------------------------------------------------------------------------------
 
 
-class ViewedModule(SavableModule):
+class ViewedModule(RecipeModule):
     """A recipe's module that also runs other plans on its backbone: one per view.
 
     All plans run through the model's own `forward`, so a trainer may wrap the model (DistributedDataParallel).

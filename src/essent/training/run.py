@@ -21,9 +21,9 @@ from essent._core.atomic import require_replaceable
 from essent._core.folders.files import ENCODER, check_replaceable
 from essent._core.lazy import optional_import
 from essent._core.texts import distinct_texts
+from essent.encoder.cache import digest_of_backbone
 from essent.encoder.encoder import Encoder
-from essent.encoder.pipeline.digests import digest_of_backbone
-from essent.encoder.saving.save import SavableModule
+from essent.encoder.module import RecipeModule
 from essent.errors import DataError, InputError
 from essent.tasks.base import LabeledTask
 from essent.tasks.locate import load_labelled
@@ -155,7 +155,7 @@ def train(
             trainer._load_best_model()
         encoder.eval()
         merge_adapters(encoder)
-        replace_module(encoder, SavableModule(backbone, settings.predicts))
+        replace_module(encoder, RecipeModule(backbone, settings.predicts))
         metadata |= _report(trainer.state, loss.projection_head, examples, task)
         trainer.accelerator.unwrap_model(encoder, keep_fp32_wrapper=False)  # mixed precision ends with the training
         _save(encoder, output, metadata)

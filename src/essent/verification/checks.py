@@ -12,7 +12,6 @@ the pooling file. Neither runs a Dense module or a table of token vectors.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,11 +20,8 @@ import numpy as np
 
 from essent._core.arguments import TextsLike
 from essent._core.registry import did_you_mean
-from essent.encoder.encoder import Encoder
-from essent.encoder.saving.save import LEGACY_FLAGS
+from essent.encoder.save import LEGACY_FLAGS
 from essent.errors import InputError
-from essent.model.loading import POOLING
-from essent.recipe.recipe import Recipe
 from essent.verification.report import Problem, Report
 from essent.verification.vectors import (
     ModelUnderTest,
@@ -69,10 +65,7 @@ def truncation(model: ModelUnderTest) -> Iterator[Problem]:
 
 def unknown_tokens(model: ModelUnderTest) -> Iterator[Problem]:
     """More than 2 % of the tokens are unknown to the tokenizer."""
-    if model.unknown is None:
-        return
-    flat = np.concatenate([np.asarray(ids, np.int64) for ids in model.ids])
-    share = float((flat == model.unknown).mean()) if len(flat) else 0.0
+    share = model.unknown_share(model.ids)
     if share > UNKNOWN:
         yield Problem(
             f"{100 * share:.1f} % of the tokens are unknown to the tokenizer, so the model cannot distinguish them.",
@@ -157,7 +150,8 @@ def pooling(model: ModelUnderTest) -> Iterator[Problem]:
     if declared and computed not in declared:
         yield Problem(
             f"The folder uses {computed} pooling, but the model card describes {' or '.join(sorted(declared))}.",
-            f"{_with_pooling(model, min(declared))}, if the card is right.",
+            f"If the card is right, replace the pooling_mode keys in the config.json of the Pooling module by "
+            f'"pooling_mode": "{min(declared)}".',
             figures={"computed": computed, "card": sorted(declared)},
         )
 
@@ -167,14 +161,6 @@ def _modes_of_card(card: str) -> set[str]:
     flags = FLAG.findall(card)
     printed = {mode for mode, flag in LEGACY_FLAGS.items() if flag in flags} | set(MODE.findall(card))
     return printed or {re.sub("[- ]", "", phrase.lower()) for phrase in PHRASE.findall(card)}
-
-
-def _with_pooling(model: ModelUnderTest, mode: str) -> str:
-    """Return the fix that changes the pooling and nothing else."""
-    if mode not in POOLING or not isinstance(model.encoder, Encoder):
-        return f'In the config.json of the Pooling module, replace the pooling_mode keys by "pooling_mode": "{mode}"'
-    recipe = replace(Recipe.parse(POOLING[mode]), shaping=model.encoder.recipe.shaping)
-    return model.command(f"essent save -m MODEL -r {shlex.quote(str(recipe))} -o fixed")
 
 
 # -- other servers ----------------------------------------------------------------------------------------------------

@@ -20,9 +20,8 @@ from essent._core.folders.contents import ABOUT, ARRAYS, is_essent_folder, is_ex
 from essent._core.folders.files import STATE_FOLDER, check_digests, damage_named, has_digests, read_arrays
 from essent._core.hub import folder_of
 from essent._core.lazy import check_torch
-from essent.engine.compiled import TOLERANCES, largest_difference
+from essent.engine.compiled import TOLERANCES, cosines, largest_difference
 from essent.engine.files import load, read_graph_metadata
-from essent.engine.loss import cosines
 from essent.errors import EssentError, InputError, MissingDependencyError, ModelError, VerificationError
 from essent.static.encoder import StaticEncoder
 
@@ -253,7 +252,7 @@ def _expected(model: str, options: dict[str, Any]) -> tuple[list[str], np.ndarra
         vectors = graph.encode(texts, show_progress_bar=False)  # its golden vectors are without the default prompt
     else:
         from essent.encoder.encoder import open_as_it_is
-        from essent.encoder.saving.save import GOLDEN_TEXTS
+        from essent.encoder.save import GOLDEN_TEXTS
 
         texts = list(GOLDEN_TEXTS)
         vectors = open_as_it_is(model, options).encode(texts, show_progress_bar=False)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import operator
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules.tokenizer import WordTokenizer
 from tokenizers import Tokenizer
 
 from essent._core.arguments import TextsLike
@@ -21,11 +19,11 @@ from essent._core.folders.files import read_json
 from essent._core.hub import folder_of, reach_model
 from essent._core.texts import check_texts, encode_allowing_nonfinite
 from essent.encoder.encoder import Encoder, open_as_it_is
-from essent.encoder.saving.save import LEGACY_FLAGS
+from essent.encoder.save import LEGACY_FLAGS
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.files import load
 from essent.errors import InputError
-from essent.recipe.tokens.ids import unknown_token
+from essent.recipe.tokens.ids import fast_backend, read_ids, unknown_token
 from essent.tasks.base import unit_rows
 from essent.tasks.geometry import average_cosine
 from essent.tasks.heros import comparisons, load_heros
@@ -33,6 +31,7 @@ from essent.tasks.sample import sample_minimal_pairs_path, sample_texts
 from essent.verification.report import Problem
 
 NO_LIMIT = 10**9  # tokenizers without a limit write 1e30
+NO_TOKEN = -1  # the id of an unknown token that does not exist
 MAX_TEXTS = 2000  # more texts change no figure enough to cross its threshold
 ANISOTROPIC = 0.5  # average cosine: above it, two vectors share mostly what all vectors share
 DEAD, DEAD_SHARE = 1e-3, 0.02  # shares: of the median deviation; of dimensions below (MiniLM: 3 of 384)
@@ -61,8 +60,8 @@ class ModelUnderTest:
         card: the model card; "" without one.
         positions: number of position embeddings; None for relative positions, or if config.json does not declare it.
         encoder: an Encoder if a recipe describes the model, otherwise a graph or a SentenceTransformer.
-        tokenizer: transformers' or, for tables of token vectors, that of the library tokenizers.
-        unknown: id of the unknown token, or None.
+        tokenizer: that of the library tokenizers; None for slow ones and those of words, whose tokens are not checked.
+        unknown: id of the unknown token.
         max_tokens: maximum tokens per text, without special tokens and template; None without a limit.
 
     Raises:
@@ -81,11 +80,10 @@ class ModelUnderTest:
         listed = read_json(self.root / "modules.json", list) or []
         self.modules = [(str(m["path"]), str(m["type"]), str(m["type"]).rpartition(".")[2]) for m in listed]
         folder = next((path for path, _, kind in self.modules if kind == "Pooling"), None)
-        self.pooling = None if folder is None else dict(read_json(self.root / folder / "config.json") or {})
-        pooling = self.pooling or {}
+        pooling: dict[str, Any] = {} if folder is None else read_json(self.root / folder / "config.json") or {}
+        self.pooling = None if folder is None else pooling
         flagged = "+".join(mode for mode, flag in LEGACY_FLAGS.items() if pooling.get(flag))
-        declared = pooling.get("pooling_mode")
-        self.pooling_mode = declared if isinstance(declared, str) else flagged or "mean"
+        self.pooling_mode = str(pooling.get("pooling_mode") or flagged or "mean")
         card = self.root / "README.md"
         self.card = card.read_text("utf-8", errors="replace") if card.is_file() else ""
         positions = self.config.get("max_position_embeddings")
@@ -94,30 +92,27 @@ class ModelUnderTest:
         padding = self.config.get("pad_token_id") if "roberta" in str(self.config.get("model_type")) else None
         if self.positions is not None and isinstance(padding, int):
             self.positions -= padding + 1  # RoBERTa's positions start after the padding id
-        is_graph = is_exported_folder(name)
         self.encoder: CompiledEncoder | SentenceTransformer = (
-            load(name) if is_graph else open_as_it_is(name, self.options)
+            load(name) if is_exported_folder(name) else open_as_it_is(name, self.options)
         )
         self.recipe = str(getattr(self.encoder, "recipe", "a model that no recipe describes"))
-        self.tokenizer: Any
-        if isinstance(self.encoder, Encoder):
-            self.tokenizer = self.encoder.module.backbone.tokenizer
-            room: Callable[[int], int] = self.encoder.module.plan.room
-        elif isinstance(self.encoder, CompiledEncoder):
-            self.tokenizer = self.encoder.reading.backend
-            room = self.encoder.reading.frame.room
+        tokenizer: Any
+        if isinstance(self.encoder, CompiledEncoder):
+            tokenizer, room = self.encoder.reading.backend, self.encoder.reading.frame.room
+        elif isinstance(self.encoder, Encoder):
+            tokenizer, room = self.encoder.tokenizer, self.encoder.module.plan.room
         else:
-            self.tokenizer = getattr(self.encoder.tokenizer, "tokenizer", self.encoder.tokenizer)  # WordEmbeddings'
-            special = int(getattr(self.tokenizer, "num_special_tokens_to_add", lambda: 0)())
-            room = partial(operator.add, -special)
-        self.unknown: int | None
-        if isinstance(self.tokenizer, Tokenizer):
-            token = unknown_token(self.tokenizer)
-            self.unknown = None if token is None else self.tokenizer.token_to_id(token)
-        else:
-            self.unknown = getattr(self.tokenizer, "unk_token_id", None)
-        limit = self.encoder.max_seq_length
-        self.max_tokens = None if limit is None or limit > NO_LIMIT else room(int(limit))
+            tokenizer, room = self.encoder.tokenizer, None
+        tokenizer = fast_backend(tokenizer) if hasattr(tokenizer, "backend_tokenizer") else tokenizer
+        self.tokenizer: Tokenizer | None = tokenizer if isinstance(tokenizer, Tokenizer) else None
+        self.max_tokens, self.unknown = None, NO_TOKEN
+        if self.tokenizer is not None:
+            token, limit = unknown_token(self.tokenizer), self.encoder.max_seq_length
+            unknown = None if token is None else self.tokenizer.token_to_id(token)
+            self.unknown = NO_TOKEN if unknown is None else unknown
+            if limit is not None and limit < NO_LIMIT:
+                special = self.tokenizer.num_special_tokens_to_add(False)
+                self.max_tokens = room(int(limit)) if room else int(limit) - special
 
     @cached_property
     def ids(self) -> list[list[int]]:
@@ -127,13 +122,12 @@ class ModelUnderTest:
         return self.ids_of([prompt + text for text in self.texts])
 
     def ids_of(self, texts: list[str]) -> list[list[int]]:
-        """Return token ids of texts: not truncated, without special tokens."""
-        if isinstance(self.tokenizer, Tokenizer):
-            return [encoding.ids for encoding in self.tokenizer.encode_batch(texts, add_special_tokens=False)]
-        if isinstance(self.tokenizer, WordTokenizer):
-            return [self.tokenizer.tokenize(text) for text in texts]
-        encodings = self.tokenizer(texts, add_special_tokens=False, truncation=False, verbose=False)
-        return [list(ids) for ids in encodings["input_ids"]]
+        """Return token ids of texts: not truncated, without special tokens; empty without a fast tokenizer."""
+        return [[] for _ in texts] if self.tokenizer is None else read_ids(self.tokenizer, texts)
+
+    def unknown_share(self, ids: list[list[int]]) -> float:
+        """Return the share of unknown tokens."""
+        return sum(sequence.count(self.unknown) for sequence in ids) / max(sum(len(sequence) for sequence in ids), 1)
 
     @cached_property
     def vectors(self) -> np.ndarray:
@@ -233,10 +227,8 @@ def length_bias(model: ModelUnderTest) -> Iterator[Problem]:
 def negation(model: ModelUnderTest) -> Iterator[Problem]:
     """A negated sentence ranks above the sentence with a synonym in significantly more than half of the cases."""
     task = load_heros(sample_minimal_pairs_path())
-    if model.unknown is not None:
-        flat = [token for ids in model.ids_of(list(task.originals)) for token in ids]
-        if flat.count(model.unknown) > FOREIGN * len(flat):
-            return
+    if model.unknown_share(model.ids_of(list(task.originals))) > FOREIGN:
+        return
     scores = task.run(lambda texts: model.encoder.encode(texts, show_progress_bar=False))
     wins = next((c for c in comparisons(scores) if (c.above, c.below) == ("a negation", "a synonym")), None)
     if wins is not None and wins.low > NEGATION:

@@ -16,7 +16,7 @@ import torch
 
 from essent._core.arguments import ModelLike
 from essent._core.texts import check_texts
-from essent.encoder.pipeline.plan import Plan
+from essent.encoder.plan import Plan
 from essent.errors import InputError, ModelError
 from essent.model.backbone import Backbone
 from essent.model.loading import load

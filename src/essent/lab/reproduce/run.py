@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from essent._core.arguments import check_size
-from essent.encoder.pipeline.digests import digest_of_backbone
+from essent.encoder.cache import digest_of_backbone
 from essent.errors import DataError, EssentError, InputError
 from essent.lab.explain.importance import backbone_of, head_agreement, impact_agreement
 from essent.lab.minimal_pairs.rows import lexical_overlap

@@ -1,4 +1,4 @@
-"""A recipe bound to a model: the outputs that it requires and its pooling; static recipes without padding.
+"""A recipe bound to a model: its outputs and pooling; static recipes without padding; many recipes in one pass.
 
 tokens ─ states ─ mix α ─ weights ω ─ reduce Σ          (shaping g follows in essent.encoder.encoder)
 texts ─ ids of all texts ─ Σ ω_t h_t                    of static recipes, one text after the other
@@ -7,8 +7,9 @@ texts ─ ids of all texts ─ Σ ω_t h_t                    of static recipes,
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ import torch
 from torch import nn
 from torch.nn.functional import embedding, embedding_bag
 
+from essent._core.display import text_progress
+from essent._core.texts import distinct_texts, require_finite
 from essent.errors import UnsupportedRecipeError
 from essent.model.backbone import Backbone
 from essent.model.capabilities import capabilities_of, check_recipe
@@ -30,10 +33,12 @@ from essent.recipe.tokens.by_word import SEPARATORS, Ragged, WordIds, cut, token
 from essent.recipe.tokens.ids import (
     Frame,
     Vocabulary,
+    batches,
     count_ids,
     count_tokens,
     fast_backend,
     framed_ids,
+    pad,
     portions,
     text_ids,
 )
@@ -139,11 +144,8 @@ class Plan(nn.Module):
         """Count the tokens of a corpus, including duplicated texts, as this recipe tokenizes them."""
         if (pooler := static_pooler_of(self, backbone)) is not None:
             return pooler.count(texts)
-
-        def ids_of(part: list[str]) -> list[list[int]]:
-            return framed_ids(backbone.tokenizer, self.frame, part, backbone.max_seq_length)
-
-        return count_tokens(ids_of, texts, len(backbone.vocabulary))
+        tokenize = partial(framed_ids, backbone.tokenizer, self.frame, max_seq_length=backbone.max_seq_length)
+        return count_tokens(tokenize, texts, len(backbone.vocabulary))
 
     def pool(
         self,
@@ -310,3 +312,65 @@ class StaticPooler:
             options: dict[str, Any] = {"per_sample_weights": scaled, "include_last_offset": True}
             parts.append(embedding_bag(row_ids, rows, offsets.to(row_ids), mode="sum", **options))
         return sum(parts[1:], parts[0])
+
+
+# -- many recipes in one pass per template -----------------------------------------------------------------------------
+
+
+def count_frames(backbone: Backbone, plans: Sequence[Plan], texts: Sequence[str]) -> dict[Frame, CorpusStats]:
+    """Count the tokens of the texts for every frame of a plan that reads counts."""
+    counting = {plan.frame: plan for plan in plans if plan.reads_stats}
+    return {frame: plan.count(texts, backbone) for frame, plan in counting.items()}
+
+
+@torch.inference_mode()
+def pool_texts(
+    backbone: Backbone,
+    plans: Sequence[Plan],
+    texts: Sequence[str],
+    stats: dict[Frame, CorpusStats],
+    *,
+    batch_size: int = 32,
+    progress: bool = False,
+) -> list[np.ndarray]:
+    """Compute the pooled vectors (N,K) of every plan before shaping, with one pass per template.
+
+    Each distinct text is computed once.
+
+    Args:
+        stats: token counts by frame, see `count_frames`.
+
+    Raises:
+        NotFiniteError: a vector has NaN or infinite numbers; the message names the text.
+    """
+    distinct, inverse = distinct_texts(texts)
+    pooled = [np.zeros((len(distinct), plan.width), np.float32) for plan in plans]
+    groups: dict[Frame, list[int]] = {}
+    for index, plan in enumerate(plans):
+        for frame in plan.frames:
+            groups.setdefault(frame, []).append(index)
+    backbone.eval()
+    device = backbone.static_table.device
+    with text_progress(len(distinct) * len(groups), progress) as update:
+        for frame, members in groups.items():
+            poolers = {i: pooler for i in members if (pooler := static_pooler_of(plans[i], backbone)) is not None}
+            members = [i for i in members if i not in poolers]
+            required = reduce(operator.or_, (plans[i].required for i in members), RequiredOutputs())
+            for start, portion in portions(distinct):
+                if poolers:
+                    ids = next(iter(poolers.values())).ids(portion)
+                    for index, pooler in poolers.items():
+                        vectors = pooler.pool(ids, stats.get(frame))
+                        pooled[index][start : start + len(portion)] = vectors.float().cpu().numpy()
+                if not members:
+                    update(len(portion))
+                    continue
+                sequences = framed_ids(backbone.tokenizer, frame, list(portion), backbone.max_seq_length)
+                for chosen in batches([len(s) for s in sequences], batch_size):
+                    tokens = pad([sequences[i] for i in chosen], frame, backbone.pad_id).to(device)
+                    states = backbone.states(tokens, required)
+                    for index in members:
+                        vectors, _, _ = plans[index].pool(tokens, states, backbone, stats.get(frame))
+                        pooled[index][start + chosen] += vectors.float().cpu().numpy() * plans[index].frames[frame]
+                    update(len(chosen))
+    return [require_finite(vectors, distinct, backbone.named_parameters())[inverse] for vectors in pooled]

@@ -34,7 +34,7 @@ from tokenizers import Regex, Tokenizer, normalizers, processors
 from torch import nn
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from essent.encoder.pipeline.plan import Plan, by_token, weights_by_token
+from essent.encoder.plan import Plan, by_token, weights_by_token
 from essent.errors import EssentError, InputError
 from essent.model.token_rows import LONG
 from essent.recipe.layers import format_mix
@@ -46,7 +46,7 @@ from essent.recipe.weighting.base import ByToken, Weighting
 from essent.recipe.weighting.frequency import Sif
 
 if TYPE_CHECKING:
-    from essent.encoder.pipeline.module import RecipeModule
+    from essent.encoder.module import RecipeModule
 
 POOLING_OF = {"cls": "cls", "last": "lasttoken", "position": "weightedmean", "uniform": "mean"}
 DOT_RULE = Regex(r"(?<=[^.?\"'])\z")  # the end of a text that does not end in . ? " '
@@ -70,11 +70,11 @@ def stock_modules(module: RecipeModule) -> list[nn.Module]:
     Raises:
         NoStockModulesError: names the part of the recipe without a stock module.
     """
-    try:
-        table, unit = folded(module)
-        return [StaticEmbedding(_limited(module), torch.from_numpy(table)), *([Normalize()] if unit else [])]
-    except NoStockModulesError:  # the whole recipe is not a mean of rows: convert its parts
-        return [*_source_modules(module), *_pooling_modules(module), *_shaping_modules(module)]
+    table = folded(module)
+    if table is not None:
+        rows, unit = table
+        return [StaticEmbedding(_limited(module), torch.from_numpy(rows)), *([Normalize()] if unit else [])]
+    return [*_source_modules(module), *_pooling_modules(module), *_shaping_modules(module)]
 
 
 # -- sources ----------------------------------------------------------------------------------------------------------
@@ -220,61 +220,46 @@ def _with_frame(tokenizer: PreTrainedTokenizerBase, frame: Frame) -> PreTrainedT
 # -- a static recipe as one table -----------------------------------------------------------------------------------
 
 
-def folded(module: RecipeModule) -> tuple[np.ndarray, bool]:
+def folded(module: RecipeModule) -> tuple[np.ndarray, bool] | None:
     """Fold a recipe on a table of token vectors (essent.model.token_rows) into one table.
 
     Weights that are scaled to sum 1 in each text (idf) change the length of the vector: they fold when the shaping ends
     in unit length and does not move the origin.
 
     Returns:
-        The rows (V,K) float32 by token id, and whether their mean is scaled to length 1.
-
-    Raises:
-        NoStockModulesError: names the part of the recipe that does not fold.
+        The rows (V,K) float32 by token id, and whether their mean is scaled to length 1; None if the recipe is no mean
+        of rows.
     """
     plan, backbone = module.plan, module.backbone
-    if not backbone.only_static or len(plan.frame):
-        raise NoStockModulesError("special tokens around a text count in its mean")
-    if plan.recipe.reduce != "sum":
-        raise NoStockModulesError(f"reduce={plan.recipe.reduce} is not a mean")
-    affine, unit = _shaping(module)
-    tokens = 1 + max(backbone.tokenizer.get_vocab().values())
-    weights, scaled = _weights(module)
-    linear = affine is None or bool(np.abs(affine.offset - affine.mean @ affine.matrix).max(initial=0.0) <= 1e-12)
-    if (scaled or dropped_ids(backbone.tokenizer) or not weights[:tokens].all()) and not (unit and linear):
-        raise NoStockModulesError(
-            f"weights={'*'.join(plan.recipe.weights)} are divided by their sum in each text, and the shaping "
-            + ("does not end in normalize" if not unit else "moves the origin")
-        )
-    tables = [plan.rows_of(source, backbone).detach().cpu().double() for source in plan.sources]
-    rows = mix_sources(tables, plan.factors).numpy()[:tokens]  # (V,D)
-    weights = np.where(weights > 0, weights, REMOVED_WEIGHT * weights.max(initial=0.0))[:tokens]
-    table = rows * weights[:, None]
-    if affine is not None:
-        table = (table - affine.mean) @ affine.matrix + affine.offset  # (V,K)
-    table[dropped_ids(backbone.tokenizer)] = 0.0
-    return table.astype(np.float32), unit
-
-
-def _shaping(module: RecipeModule) -> tuple[Affine | None, bool]:
     steps = module.chain.folded()
     unit = bool(steps) and isinstance(steps[-1], UnitLength)
-    inner = steps[:-1] if unit else steps
-    if len(inner) > 1 or not all(isinstance(step, Affine) for step in inner):
-        raise NoStockModulesError(f"the shaping {' | '.join(module.recipe.shaping)} is not affine")
-    return (inner[0] if inner else None), unit
-
-
-def _weights(module: RecipeModule) -> tuple[np.ndarray, bool]:
-    """Return the weight u_t of each token (V,), and whether weights are scaled to sum 1 per text, not divided by n."""
-    factors = [factor for factor in module.plan.weightings if factor.name != "uniform"]
-    if other := [factor for factor in factors if not isinstance(by_token(factor), ByToken)]:
-        raise NoStockModulesError(f"weights={other[0].spec()} is not a fixed weight for each token")
-    weights = weights_by_token(factors, module.backbone.vocabulary, module.stats)
-    sifs = sum(isinstance(factor, Sif) for factor in factors)
-    if sifs > 1 or not all(factor.normalized or isinstance(factor, Sif) for factor in factors):
-        raise NoStockModulesError(f"weights={'*'.join(module.recipe.weights)} are not a mean over the tokens")
-    return weights, bool(factors) and not sifs
+    affine = [step for step in steps[: len(steps) - unit] if isinstance(step, Affine)]
+    factors = [factor for factor in plan.weightings if factor.name != "uniform"]
+    sifs = [factor for factor in factors if isinstance(factor, Sif)]  # divided by the number of tokens
+    is_mean = (
+        backbone.only_static
+        and not len(plan.frame)  # special tokens around a text count in its mean
+        and plan.recipe.reduce == "sum"
+        and len(affine) == len(steps) - unit <= 1
+        and len(sifs) <= 1
+        and all(isinstance(by_token(f), ByToken) and (f.normalized or f in sifs) for f in factors)
+    )
+    if not is_mean:
+        return None
+    tokens = 1 + max(backbone.tokenizer.get_vocab().values())
+    weights = weights_by_token(factors, backbone.vocabulary, module.stats)[:tokens]  # (V,)
+    dropped = dropped_ids(backbone.tokenizer)
+    scaled = bool(factors) and not sifs  # to sum 1 in each text
+    linear = all(np.abs(step.offset - step.mean @ step.matrix).max(initial=0.0) <= 1e-12 for step in affine)
+    if (scaled or dropped or not weights.all()) and not (unit and linear):
+        return None
+    tables = [plan.rows_of(source, backbone).detach().cpu().double() for source in plan.sources]
+    rows = mix_sources(tables, plan.factors).numpy()[:tokens]  # (V,D)
+    table = rows * np.where(weights > 0, weights, REMOVED_WEIGHT * weights.max(initial=0.0))[:, None]
+    for step in affine:
+        table = (table - step.mean) @ step.matrix + step.offset  # (V,K)
+    table[dropped] = 0.0
+    return table.astype(np.float32), unit
 
 
 def _limited(module: RecipeModule) -> Tokenizer:

@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from essent import Encoder
-from essent.encoder.pipeline.cache import PooledCache
-from essent.encoder.pipeline.digests import digest_of, digest_of_backbone, key_of
+from essent.encoder.cache import PooledCache, digest_of, digest_of_backbone, key_of
 from essent.errors import DataError
 from essent.recipe.types import CorpusStats
 
@@ -96,18 +95,6 @@ def test_keys_tell_models_recipes_and_counts_apart() -> None:
     assert len(keys) == 12
 
 
-def test_two_caches_on_a_folder(tmp_path: Path) -> None:
-    first, second, compute = PooledCache(tmp_path), PooledCache(tmp_path), Counting((3,))
-    for cache in (first, second):
-        cache.vectors(["a"], (3,), ["x"], compute)
-    first.vectors(["a"], (3,), ["yy", "zzz"], compute)
-    (stored,) = second.vectors(["a"], (3,), ["vvvv", "zzz", "x"], compute)
-    np.testing.assert_array_equal(stored[:, 0], [4, 3, 1])
-    (stored,) = first.vectors(["a"], (3,), ["vvvv", "yy", "x"], compute)
-    np.testing.assert_array_equal(stored[:, 0], [4, 2, 1])
-    assert compute.computed == [["x"], ["yy", "zzz"], ["vvvv"]]
-
-
 def test_concurrent_writers_share_a_folder(tmp_path: Path) -> None:
     def write(first: int) -> None:
         cache = PooledCache(tmp_path)  # each has its own, as processes do
@@ -118,8 +105,10 @@ def test_concurrent_writers_share_a_folder(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(3) as writers:
         list(writers.map(write, (0, 2, 3)))
-    (rows,) = PooledCache(tmp_path).vectors(["k"], (64,), ["a" * size for size in (9, 2, 100)], Counting((64,)))
-    np.testing.assert_array_equal(rows[:, 0], [9, 2, 100])
+    compute = Counting((64,))
+    (rows,) = PooledCache(tmp_path).vectors(["k"], (64,), ["a" * size for size in (9, 200, 2, 100)], compute)
+    np.testing.assert_array_equal(rows[:, 0], [9, 200, 2, 100])
+    assert compute.computed == [["a" * 200]]
 
 
 def test_another_tokenizer_or_configuration_is_another_model(bert: Path, tmp_path: Path) -> None:

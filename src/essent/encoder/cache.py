@@ -1,4 +1,4 @@
-"""A cache of pooled vectors, which avoids repeated passes over the same texts.
+"""A cache of pooled vectors, which avoids repeated passes over the same texts, and the digests that are its keys.
 
 Rows by (recipe and token counts, text) are in an SQLite file of a temporary folder, or of a permanent one that several
 processes can share. A record contains the rows of many texts, which are identified by their SHA-256 and never written.
@@ -7,6 +7,7 @@ processes can share. A record contains the rows of many texts, which are identif
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import tempfile
 import weakref
@@ -17,14 +18,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from torch import nn
 
+from essent._core.compat import weights_of
+from essent._core.machine import BFLOAT16
 from essent.errors import DataError
+from essent.recipe.tokens.ids import portions, tokenizer_digest
+from essent.recipe.types import CorpusStats
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+    from essent.model.backbone import Backbone
+
+NOT_COMPUTED = ("_name_or_path", "transformers_version")  # entries of a configuration without effect on vectors
+WORDS = 1024  # 8-byte words per sum of a digest
 FLOAT = np.dtype("<f4")
-BLOCK, BLOCK_BYTES = 1024, 2**28  # most rows and bytes of rows per record: a record per text takes twice the time
+BLOCK = 1024  # most rows per record: a record per text takes twice the time
 TIMEOUT = 600.0  # seconds to wait for another process that writes
 TABLE = """
     CREATE TABLE IF NOT EXISTS blocks (key TEXT, texts BLOB, rows BLOB, checksum INTEGER);
@@ -71,7 +82,7 @@ class PooledCache:
         """Return the rows (N,K) of the texts for each key; missing rows are computed for all keys in one call.
 
         Args:
-            keys: one per recipe, see `essent.encoder.pipeline.digests.key_of`.
+            keys: one per recipe, see `key_of`.
             widths: K of each key.
             compute: function from distinct texts to their rows for every key, in the order of the keys.
 
@@ -129,8 +140,46 @@ def _read(connection: Connection, key: str, width: int, names: Iterable[bytes]) 
 
 def _write(connection: Connection, key: str, names: Sequence[bytes], rows: np.ndarray) -> None:
     """Write the rows (N,K) of texts."""
-    size = max(1, min(BLOCK, BLOCK_BYTES // max(rows[:1].nbytes, 1)))
-    for start in range(0, len(names), size):
-        texts, content = b"".join(names[start : start + size]), rows[start : start + size].tobytes()
+    for start, part in portions(names, BLOCK):
+        texts, content = b"".join(part), rows[start : start + BLOCK].tobytes()
         values = key, texts, content, zlib.crc32(content, zlib.crc32(texts))
         connection.execute("INSERT INTO blocks VALUES (?, ?, ?, ?)", values)
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def key_of(model: str, recipe: str, stats: CorpusStats | None) -> str:
+    """Return the cache key of a recipe's rows, from the digests of model and recipe and the token counts."""
+    total = hashlib.sha256(f"{model}\n{recipe}\n".encode())
+    if stats is not None:
+        total.update(str(stats.texts).encode() + stats.document_frequency.tobytes() + stats.count.tobytes())
+    return total.hexdigest()[:32]
+
+
+def digest_of_backbone(backbone: Backbone, *settings: object) -> str:
+    """Return the digest of a backbone's parameters, configuration, tokenizer, maximum length and other settings."""
+    config = {key: value for key, value in backbone.model.config.to_dict().items() if key not in NOT_COMPUTED}
+    computed = json.dumps(config, sort_keys=True, default=str)
+    passes = [BFLOAT16] if backbone.precision == BFLOAT16 else []
+    return digest_of(
+        backbone, computed, tokenizer_digest(backbone.tokenizer), backbone.max_seq_length, *passes, *settings
+    )
+
+
+def digest_of(model: nn.Module, *settings: object) -> str:
+    """Return a digest of a model's parameters and settings, which distinguishes weights under the same name.
+
+    Every weight is read each time, because torch's version counters miss changes through `.data`. Of each weight, the
+    digest contains the sums of its 8-byte words modulo 2^64, across blocks and within blocks, which take a tenth of the
+    time of SHA-256. A changed byte changes both sums, and so do swapped weights.
+    """
+    total = hashlib.sha256(repr(settings).encode())
+    for name, value in sorted(weights_of(model).items()):
+        total.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        content = value.detach().cpu().contiguous().flatten().view(dtype=torch.uint8).numpy()
+        whole = len(content) // (8 * WORDS) * (8 * WORDS)
+        blocks = content[:whole].view(np.uint64).reshape(-1, WORDS)
+        for part in (blocks.sum(axis=0), blocks.sum(axis=1), content[whole:]):
+            total.update(part.data)
+    return total.hexdigest()

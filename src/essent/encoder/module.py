@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, reduce
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ import torch
 from sentence_transformers.base.modules.input_module import InputModule
 from torch import nn
 
+from essent._core.folders.files import STATE_FOLDER
 from essent._core.texts import check_texts
-from essent.encoder.pipeline.plan import Plan, StaticPooler, chain_of, static_pooler_of
+from essent.encoder.plan import Plan, StaticPooler, chain_of, static_pooler_of
 from essent.errors import not_fitted
 from essent.model.backbone import Backbone
 from essent.recipe.recipe import Recipe
@@ -29,7 +31,7 @@ class RecipeModule(InputModule):
         recipe: the recipe to compute.
         stats: token counts, if the weights read them.
         chain: fitted shaping; by default the recipe's, unfitted.
-        tables: rows of sources that are already loaded, see `essent.encoder.pipeline.plan.Plan`.
+        tables: rows of sources that are already loaded, see `essent.encoder.plan.Plan`.
 
     Attributes:
         provenance: how the encoder was made, as values for JSON; saved with it.
@@ -153,6 +155,15 @@ class RecipeModule(InputModule):
                 f"The recipe {str(self.recipe)!r} learns {' and '.join(missing)}: call fit(texts) before encode, "
                 "with texts of your task or similar ones."
             )
+
+    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
+        """Write the module in essent's own layout, without golden vectors: trainers save module by module."""
+        from essent.encoder.save import write_own, write_state  # imported here: they import this module
+
+        write_own(self, Path(output_path))
+        write_state(
+            self, Path(output_path) / STATE_FOLDER, [], np.zeros((0, 1), np.float32), "saved by a trainer", None
+        )
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of a vector."""

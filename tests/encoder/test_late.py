@@ -11,7 +11,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from essent import Encoder, EssentError
-from essent.encoder.pipeline import late
+from essent.encoder import late
 from families import CORPUS
 from reference import Reference
 from samples import daily
@@ -123,10 +123,9 @@ def test_a_single_chunk_is_the_document(recipe: str, family: str, folder_of: Fol
 
 
 def test_surrogates_are_replaced(folder_of: Folders) -> None:
-    """A pair that two chunks divide is one character of the first one."""
     encoder = Encoder(str(folder_of("roberta")), "mean", device="cpu")
-    divided, joined = ["a \ud83d", "\ude00 dog \ud800", " end"], ["a \U0001f600", " dog \ufffd", " end"]
-    np.testing.assert_array_equal(*(encoder.encode_chunks([chunks])[0] for chunks in (divided, joined)))
+    surrogates, mended = ["a \ud83d\ude00", " dog \ud800", " end"], ["a \U0001f600", " dog \ufffd", " end"]
+    np.testing.assert_array_equal(*(encoder.encode_chunks([chunks])[0] for chunks in (surrogates, mended)))
 
 
 @pytest.mark.parametrize("family", ["bert", "llama"])

@@ -12,11 +12,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 import essent.encoder.encoder
-import essent.encoder.pipeline.plan
-import essent.encoder.pipeline.shared_pass
+import essent.encoder.plan
 from essent.encoder.encoder import Encoder
-from essent.encoder.pipeline.plan import Plan, StaticPooler, static_pooler_of
-from essent.encoder.pipeline.shared_pass import count_frames, pool_texts
+from essent.encoder.plan import Plan, StaticPooler, count_frames, pool_texts, static_pooler_of
 from essent.errors import NotFittedError
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import count_tokens
@@ -110,7 +108,7 @@ def test_counts_match_whole_texts(family: str, shell_of: Shells, monkeypatch: py
     """The frame's tokens stand in every text, also where the user wrote one of them."""
     module = Encoder(shell_of(family), "static weights=idf").module
     texts = [*TEXTS, *TEXTS[:2], *ODD[:10], "[CLS] [SEP] the", ""]
-    monkeypatch.setattr(essent.encoder.pipeline.plan, "PORTION", 5)
+    monkeypatch.setattr(essent.encoder.plan, "PORTION", 5)
     counts = module.plan.count(texts, module.backbone)
     expected = count_tokens(module.ids, texts, len(module.backbone.vocabulary))
     assert counts.texts == expected.texts

@@ -32,8 +32,8 @@ from essent._core.compat import config_of, write_stock_card
 from essent._core.folders.contents import ABOUT, ARRAYS, FORMAT, check_layout
 from essent._core.folders.files import ENCODER, STATE_FOLDER, check_replaceable, names_to_keep, write_digests
 from essent._core.registry import Registry
-from essent.encoder.pipeline.module import RecipeModule
-from essent.encoder.saving.stock_modules import (
+from essent.encoder.module import RecipeModule
+from essent.encoder.stock_modules import (
     NoStockModulesError,
     framed_tokenizer,
     is_trivial,
@@ -41,8 +41,7 @@ from essent.encoder.saving.stock_modules import (
     write_table,
 )
 from essent.errors import RecipeError
-from essent.recipe.layers import format_mix, token_tables
-from essent.recipe.named import format_template
+from essent.recipe.layers import token_tables
 from essent.recipe.pooling import reductions
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.base import shapers
@@ -157,27 +156,17 @@ def write_folder(self: Encoder, path: Path, layout: str, finish: Callable[[Path,
     older = {"code", "essent_module.py", *(entry.name for entry in path.glob("[0-9]_*"))}
     with replacing_folder(path, names_to_keep(path, ENCODER, older)) as folder:
         if reason:
-            _write_own(module, folder)
+            write_own(module, folder)
         else:
             _write_stock(module, modules, folder, layout == "legacy")
         _write_json(folder / "config_sentence_transformers.json", config_of(self), sort_keys=True)
-        _write_state(module, folder / STATE_FOLDER, texts, golden, reason, type(modules[0]) if modules else None)
+        write_state(module, folder / STATE_FOLDER, texts, golden, reason, type(modules[0]) if modules else None)
         if finish is not None:
             finish(folder, reason)
         if self.calibration is not None:
             write_calibration(self.calibration, folder)
         write_digests(folder)
     return reason
-
-
-class SavableModule(RecipeModule):
-    """A recipe's module that trainers, which save module by module, can save without golden vectors."""
-
-    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
-        """Write the module in essent's own layout."""
-        folder = Path(output_path)
-        _write_own(self, folder)
-        _write_state(self, folder / STATE_FOLDER, [], np.zeros((0, 1), np.float32), "saved by a trainer", None)
 
 
 def packages_of(recipe: Recipe) -> dict[str, str]:
@@ -249,13 +238,13 @@ def _write_transformer(
     _write_json(path / "sentence_bert_config.json", settings)
 
 
-def _write_own(module: RecipeModule, path: Path) -> None:
+def write_own(module: RecipeModule, path: Path) -> None:
     """Write the recipe as essent's own module, with the code that runs it."""
     path.mkdir(parents=True, exist_ok=True)
     _write_transformer(module, module.backbone.tokenizer, path)
     (path / "essent_module.py").write_text(MODULE_FILE, encoding="utf-8")
     _write_json(path / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": "essent_module.RecipeModule"}])
-    package, code = Path(__file__).parents[2], path / "code" / "essent"
+    package, code = Path(__file__).parents[1], path / "code" / "essent"
     code.mkdir(parents=True, exist_ok=True)
     without_caches = shutil.ignore_patterns("__pycache__")
     for name in SHIPPED:
@@ -268,7 +257,7 @@ def _write_own(module: RecipeModule, path: Path) -> None:
     (code / "__init__.py").write_text("from essent.version import __version__\n")  # no names of missing packages
 
 
-def _write_state(
+def write_state(
     module: RecipeModule, folder: Path, texts: list[str], golden: np.ndarray, reason: str, first: type | None
 ) -> None:
     """Write the state that modules do not contain; `first` is the class of the first one after the transformer."""
@@ -324,19 +313,11 @@ def write_card(
         reason: why plain sentence-transformers cannot load the folder; "" if it can.
     """
     write_stock_card(self, str(folder), name, datasets)
-    file, recipe = folder / "README.md", self.recipe
+    file = folder / "README.md"
     if not file.is_file():
         return  # sentence-transformers has logged why
-    parts = {
-        "template": None if recipe.template is None else format_template(recipe.template),
-        "layers": format_mix(recipe.layers),
-        "weights": " * ".join(recipe.weights),
-        "reduce": recipe.reduce,
-        "shaping": " | ".join(recipe.shaping) or None,
-    }
-    lines = [f"- **{name}:** `{value}`" for name, value in parts.items() if value is not None]
     history = ["### How it was chosen", "", *(f"- {line}" for line in self.chosen), ""] if self.chosen else []
-    section = ["## How it was made", "", f"Recipe: `{recipe}`", "", *lines, "", *history, "## Model Details\n"]
+    section = ["## How it was made", "", f"Recipe: `{self.recipe}`", "", *history, "## Model Details\n"]
     card = file.read_text(encoding="utf-8")
     card = card.replace("tags:\n- sentence-transformers\n", "tags:\n- sentence-transformers\n- essent\n", 1)
     card = card.replace(PLAIN, "[sentence-transformers](https://www.SBERT.net) model. ", 1)

@@ -12,7 +12,6 @@ state of the first window that contains it. Unlike in the authors' code, every w
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +31,7 @@ from essent.recipe.tokens.ids import (
     dropped_ids,
     fast_backend,
     pad,
+    portions,
     special_tokens_as_text,
     tokenizer_lock,
 )
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from essent.encoder.encoder import Encoder
-    from essent.encoder.pipeline.module import RecipeModule
+    from essent.encoder.module import RecipeModule
 
 OVERLAP = 256  # tokens that two windows share, as in the authors' code; at most half a window
 DOCUMENTS = 1024  # documents whose ids are in memory at a time
@@ -113,26 +113,20 @@ def encode_chunks(
     check_late(module.recipe)
     check_encode(self.prompts, {"batch_size": batch_size, "truncate_dim": truncate_dim})
     module.require_fit()
-    chunks_by_document = check_documents(documents)
+    chunks_by_document = [list(map(mend_surrogates, chunks)) for chunks in check_documents(documents)]
     self.eval()
-    counts = [len(chunks) for chunks in chunks_by_document]
-    first_rows = [0, *accumulate(counts)]
-    vectors: torch.Tensor | None = None
-    with text_progress(len(counts), bool(show_progress_bar)) as update:
+    texts = [chunk for chunks in chunks_by_document for chunk in chunks]
+    rows = np.split(np.arange(len(texts)), np.cumsum([len(chunks) for chunks in chunks_by_document]))  # by document
+    vectors = torch.empty(len(texts), self.get_embedding_dimension() or 0)
+    with text_progress(len(chunks_by_document), bool(show_progress_bar)) as update:
         for indices, pooled in _pooled(module, chunks_by_document, before, batch_size):
             features = {"sentence_embedding": module.shaped(pooled)}
             for further in list(self)[1:]:
                 features = further(features)
-            batch = features["sentence_embedding"].float().cpu()
-            if vectors is None:
-                vectors = batch.new_empty(first_rows[-1], batch.shape[1])
-            vectors[[row for index in indices for row in range(first_rows[index], first_rows[index + 1])]] = batch
+            vectors[np.concatenate([rows[index] for index in indices])] = features["sentence_embedding"].float().cpu()
             update(len(indices))
-    if vectors is None:  # no chunks
-        vectors = torch.empty(0, self.get_embedding_dimension() or 0)
-    texts = [chunk for chunks in chunks_by_document for chunk in chunks]
     finished: np.ndarray = self._finished(vectors, texts, truncate_dim, normalize_embeddings).numpy()
-    return np.split(finished, first_rows[1:-1]) if counts else []
+    return [finished[of_document] for of_document in rows[:-1]]
 
 
 def check_documents(documents: Any) -> list[list[str]]:
@@ -156,15 +150,17 @@ def _pooled(
     module: RecipeModule, documents: Sequence[list[str]], prompt: str, batch_size: int
 ) -> Iterator[tuple[list[int], torch.Tensor]]:
     """Yield indices of documents, and the pooled vectors (number of their chunks, K) in the same order."""
-    for first in range(0, len(documents), DOCUMENTS):
-        windows, bounds = _tokenized(module, documents[first : first + DOCUMENTS], prompt)
+    for first, portion in portions(documents, DOCUMENTS):
+        windows, bounds = _tokenized(module, portion, prompt)
         lengths = [sum(len(ids) for ids, _ in document_windows) for document_windows in windows]
         for chosen in batches(lengths, batch_size):
             indices = [int(index) for index in chosen if len(bounds[index])]  # documents without chunks have no vector
             if indices:
-                states = _states(module, [window for index in indices for window in windows[index]], batch_size)
-                pooled = _pool(module, *states, [bounds[index] for index in indices], batch_size)
-                yield [first + index for index in indices], pooled
+                tokens = _token_rows(module, [window for index in indices for window in windows[index]], batch_size)
+                yield (
+                    [first + index for index in indices],
+                    _pool(module, tokens, [bounds[i] for i in indices], batch_size),
+                )
 
 
 def _tokenized(
@@ -172,21 +168,13 @@ def _tokenized(
 ) -> tuple[list[list[Window]], list[np.ndarray]]:
     """Return the windows of each document, and the first token and the end (C,2) of each of its chunks."""
     frame, limit = module.plan.frame, module.max_seq_length
-    texts, starts_by_document = [], []
-    for chunks in documents:
-        text = prompt + "".join(chunks)
-        starts = [0, *accumulate(map(len, chunks[:-1]), initial=len(prompt))]
-        del starts[1]  # the prompt belongs to the first chunk
-        mended = mend_surrogates(text)
-        if mended != text:
-            starts = [len(mend_surrogates(text[:start])) for start in starts]
-        texts.append(mended)
-        starts_by_document.append(starts)
+    texts = [prompt + "".join(chunks) for chunks in documents]
     prepared = frame.prepare(texts)
     windows, bounds = [], []
     tokenized = text_spans(module.tokenizer, prepared, frame.plain_text)
-    rows = zip(tokenized, texts, prepared, starts_by_document, documents, strict=True)
-    for (ids, spans), text, whole, starts, chunks in rows:
+    for (ids, spans), text, whole, chunks in zip(tokenized, texts, prepared, documents, strict=True):
+        starts = np.cumsum([0, *map(len, chunks)])[:-1]  # (C,)
+        starts[1:] += len(prompt)  # the prompt belongs to the first chunk
         spans = np.maximum(spans - (len(whole) - len(text)), 0)  # a space may be put before the text
         of_prompt = int((spans[:, 1] <= len(prompt)).sum()) if prompt else 0
         windows.append(split_windows(ids, frame, of_prompt, limit))
@@ -244,62 +232,48 @@ def split_windows(ids: list[int], frame: Frame, repeated: int, limit: int | None
     return windows
 
 
-def _states(module: RecipeModule, windows: Sequence[Window], batch_size: int) -> tuple[Tokens, States]:
-    """Return ids and masks (F,), states (F,D) and diagonals (F,) of the tokens that windows retain, in their order."""
+def _token_rows(module: RecipeModule, windows: Sequence[Window], batch_size: int) -> dict[Any, torch.Tensor]:
+    """Return ids, content, states and diagonals (F,…) of the tokens that windows retain, in their order."""
     backbone, plan = module.backbone, module.plan
-    rows = max(1, TOKENS_PER_TEXT * batch_size // max(1, *(len(ids) for ids, _ in windows)))
+    size = max(1, TOKENS_PER_TEXT * batch_size // max(1, *(len(ids) for ids, _ in windows)))
     parts = []
-    for start in range(0, len(windows), rows):
-        batch = windows[start : start + rows]
-        tokens = pad([ids for ids, _ in batch], plan.frame, backbone.pad_id)
+    for _, batch in portions(windows, size):
+        tokens = pad([ids for ids, _ in batch], plan.frame, backbone.pad_id).to(backbone.static_table.device)
         retained = torch.zeros_like(tokens.attention_mask)  # (B,T)
         for row, (_, part) in enumerate(batch):
             retained[row, part] = True
-        tokens, retained = tokens.to(backbone.static_table.device), retained.to(backbone.static_table.device)
         states = backbone.states(tokens, plan.required)
-        parts.append(_joined([(tokens, states)], retained))
-    return _joined(parts)
+        columns: dict[Any, torch.Tensor] = {
+            "ids": tokens.ids,
+            "content": tokens.content,
+            **states.hidden,
+            **states.diagonals,
+        }
+        parts.append({key: values[retained] for key, values in columns.items()})
+    return {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
 
 
 def _pool(
-    module: RecipeModule, tokens: Tokens, states: States, bounds: Sequence[np.ndarray], batch_size: int
+    module: RecipeModule, tokens: dict[Any, torch.Tensor], bounds: Sequence[np.ndarray], batch_size: int
 ) -> torch.Tensor:
     """Pool the chunks of documents: (number of all chunks, K).
 
     Args:
-        tokens, states: of the documents' tokens, one document after the other, see `_states`.
+        tokens: of the documents, one after the other, see `_token_rows`.
         bounds: first token and end (C,2) of each chunk, by document.
     """
-    device = tokens.ids.device
-    lengths = [int(chunks[:, 1].max()) for chunks in bounds]
-    offsets = [0, *accumulate(lengths)]
+    heads, device = module.plan.required.attention_heads, tokens["ids"].device
+    offsets = np.cumsum([0, *(chunks[:, 1].max() for chunks in bounds)])
     spans = np.concatenate([chunks + offset for chunks, offset in zip(bounds, offsets, strict=False)])  # (C,2)
     sizes = spans[:, 1] - spans[:, 0]
     order, vectors = [], []
     for chosen in batches(sizes.tolist(), batch_size):
-        steps = np.arange(int(sizes[chosen].max()))  # (T,)
+        steps = np.arange(sizes[chosen].max())  # (T,)
         inside = torch.from_numpy(steps < sizes[chosen][:, None]).to(device)  # (B,T)
         index = torch.from_numpy(np.minimum(spans[chosen][:, :1] + steps, offsets[-1] - 1)).to(device)  # (B,T)
-        own_tokens, own_states = _joined([(tokens, states)], index)
-        own_tokens = Tokens(own_tokens.ids, inside, own_tokens.content & inside)
-        pooled, _, _ = module.plan.pool(own_tokens, own_states, module.backbone, module.stats)
+        rows = {key: values[index] for key, values in tokens.items()}
+        own = Tokens(rows.pop("ids"), inside, rows.pop("content") & inside)
+        states = States(diagonals={head: rows.pop(head) for head in heads}, hidden=rows)
         order.append(chosen)
-        vectors.append(pooled)
+        vectors.append(module.plan.pool(own, states, module.backbone, module.stats)[0])
     return torch.cat(vectors)[torch.from_numpy(np.argsort(np.concatenate(order))).to(device)]
-
-
-def _joined(parts: Sequence[tuple[Tokens, States]], at: torch.Tensor | None = None) -> tuple[Tokens, States]:
-    """Concatenate tokens with their states and diagonals, and select those at a mask or at indices."""
-    tokens, states = zip(*parts, strict=True)
-
-    def join(tensors: list[torch.Tensor]) -> torch.Tensor:
-        joined = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
-        return joined if at is None else joined[at]
-
-    ids, attention_mask, content = (
-        join([getattr(part, name) for part in tokens]) for name in ("ids", "attention_mask", "content")
-    )
-    return Tokens(ids, attention_mask, content), States(
-        {key: join([part.hidden[key] for part in states]) for key in states[0].hidden},
-        {key: join([part.diagonals[key] for part in states]) for key in states[0].diagonals},
-    )

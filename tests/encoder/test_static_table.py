@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from essent import verify
 from essent.encoder.encoder import Encoder
-from essent.encoder.saving.stock_modules import NoStockModulesError, folded, quantised, rounded
+from essent.encoder.stock_modules import folded, quantised, rounded
 from essent.errors import InputError, RecipeError
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import unknown_token
@@ -29,15 +29,15 @@ FOLDS = [
     "static weights=remove*idf*content | normalize",
     "layers=random:6 | zscore",
 ]
-DOES_NOT = {
-    "static weights=idf": "does not end in normalize",
-    "static weights=idf | zscore | normalize": "moves the origin",
-    "static weights=remove*sif | centre": "divided by their sum",
-    "static weights=sif*sif": "not a mean over the tokens",
-    "static weights=position": "not a fixed weight",
-    "static reduce=max": "reduce=max is not a mean",
-    "static | quantile": "not affine",
-}
+DOES_NOT = [
+    "static weights=idf",
+    "static weights=idf | zscore | normalize",
+    "static weights=remove*sif | centre",
+    "static weights=sif*sif",
+    "static weights=position",
+    "static reduce=max",
+    "static | quantile",
+]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_a_folder_is_a_static_embedding_and_loads_as_the_recipe(
 ) -> None:
     encoder = fitted(model, recipe)
     expected = encoder.encode(KNOWN)
-    table, unit = folded(encoder.module)
+    table, unit = folded(encoder.module) or pytest.fail("not a mean of rows")
     ids = [wordpiece.encode(text, add_special_tokens=False).ids for text in KNOWN]
     means = np.array([table[own].astype(np.float64).mean(axis=0) for own in ids])
     means = means / np.linalg.norm(means, axis=1, keepdims=True) if unit else means
@@ -75,13 +75,12 @@ def fitted_on(model: SentenceTransformer, recipe: str, texts: list[str]) -> np.n
     return Encoder(model, recipe).fit(texts).encode(texts)
 
 
-@pytest.mark.parametrize(("recipe", "reason"), DOES_NOT.items())
+@pytest.mark.parametrize("recipe", DOES_NOT)
 def test_recipes_beyond_row_means_are_saved_with_the_transformer(
-    recipe: str, reason: str, model: SentenceTransformer, tmp_path: Path
+    recipe: str, model: SentenceTransformer, tmp_path: Path
 ) -> None:
     encoder = fitted(model, recipe)
-    with pytest.raises(NoStockModulesError, match=reason):
-        folded(encoder.module)
+    assert folded(encoder.module) is None
     if recipe in ("static weights=idf", "static | quantile"):  # by WordEmbeddings, by essent's own module
         encoder.save(str(tmp_path / "saved"))
         np.testing.assert_allclose(Encoder(str(tmp_path / "saved")).encode(KNOWN), encoder.encode(KNOWN), atol=1e-5)
@@ -100,8 +99,7 @@ def test_what_folds_and_where_new_recipes_run(model: SentenceTransformer, bert: 
     short.save(str(tmp_path / "short"))
     assert verify(str(tmp_path / "short")).passed
     assert Encoder(str(tmp_path / "short")).max_seq_length == 4
-    with pytest.raises(NoStockModulesError, match="special tokens"):
-        folded(Encoder(str(bert), "static").module)
+    assert folded(Encoder(str(bert), "static").module) is None  # special tokens count in the mean
 
 
 # -- model2vec --------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Load a folder that `essent.encoder.saving.save` wrote: the recipe's module and SentenceTransformer's settings."""
+"""Load a folder that `essent.encoder.save` wrote: the recipe's module and SentenceTransformer's settings."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ from essent._core.folders.contents import (
 )
 from essent._core.folders.files import STATE_FOLDER, check_digests, damage_named, has_digests, read_arrays, read_json
 from essent._core.hub import folder_of
-from essent.encoder.pipeline.module import RecipeModule
-from essent.encoder.saving.save import SavableModule
-from essent.encoder.saving.stock_modules import read_table
+from essent.encoder.module import RecipeModule
+from essent.encoder.stock_modules import read_table
 from essent.errors import DamagedError, MissingDependencyError, RecipeError, UnknownNameError
 from essent.model.backbone import Backbone
 from essent.model.capabilities import switch_causal_attention_off
@@ -58,7 +57,7 @@ def load_folder(name: str, options: dict[str, Any]) -> tuple[RecipeModule, dict[
         stats = _counts(root, metadata, arrays, len(backbone.vocabulary))
         state = {key.removeprefix("chain."): value for key, value in arrays.items() if key.startswith("chain.")}
         chain = Chain.from_state(recipe.shaping, state) if state else None
-        module = SavableModule(backbone, recipe, stats, chain, _carried(recipe, backbone, arrays))
+        module = RecipeModule(backbone, recipe, stats, chain, _carried(recipe, backbone, arrays))
         if not backbone.only_static and (shapes := weight_shapes(str(root), {})):  # a table is in a separate file
             require_weights(name, backbone.model, shapes, trusted=bool(options.get("trust_remote_code")))
         module.max_seq_length = metadata["max_length"]

@@ -1,1 +1,0 @@
-"""A recipe on a model: plan, module, static pooling, one pass for many recipes, cached vectors."""

@@ -1,1 +1,0 @@
-"""Save and load encoders: standard sentence-transformers modules if they compute the same, and golden vectors."""
