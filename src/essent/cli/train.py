@@ -184,7 +184,6 @@ def distill(
     check_folder(contexts, run.force or interrupted)
     prepare_torch("essent distill")
     from essent.static.distillation import collect, find_choice, make_encoder
-    from essent.static.gather import Settings
     from essent.static.table import Choice, check_choice
     from essent.verification.golden import verify
 
@@ -194,9 +193,6 @@ def distill(
     check_choice(choice, dtype, dimensions)
     corpus = read_corpus(texts, column)
     validation = read_labelled(validate, columns)
-    settings = Settings(
-        unseen=unseen, state=output / CHECKPOINT, renew=run.force, progress=not is_quiet(), note=show_note
-    )
     show_note(f"{len(corpus)} distinct texts from {listed(texts)}")
     material, _ = collect(
         model,
@@ -204,8 +200,12 @@ def distill(
         layers=None if validation is not None or contexts is not None else [choice.layers],
         teacher=recipe,
         dimensions=dimensions,
-        settings=settings,
         options=run.options,
+        unseen=unseen,
+        state=output / CHECKPOINT,
+        renew=run.force,
+        progress=not is_quiet(),
+        note=show_note,
     )
     if contexts is not None:
         material.contexts.save(contexts)
