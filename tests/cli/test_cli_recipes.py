@@ -14,7 +14,7 @@ import pytest
 from command_line import error, run
 from essent import NAMED, TEMPLATES, Recipe
 from essent.cli.app import app
-from essent.cli.recipes import parts, registered, shaping_in_source, shaping_steps
+from essent.cli.recipes import parts, registered
 from essent.recipe.shaping.affine import Centre
 from essent.recipe.shaping.base import shapers
 from essent.tasks.sample import sample_minimal_pairs_path, sample_pairs_path
@@ -58,7 +58,7 @@ def test_no_word_of_the_lists_is_broken(width: int, monkeypatch: pytest.MonkeyPa
 
 def test_shaping_steps_and_those_of_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read from the source as they are registered."""
-    described = shaping_in_source()
+    described = parts()["shaping"]
     assert list(described.items()) == list(registered(shapers).items())
 
     class Mine(Centre):
@@ -70,7 +70,7 @@ def test_shaping_steps_and_those_of_plugins(monkeypatch: pytest.MonkeyPatch) -> 
     point = SimpleNamespace(name="mine", load=lambda: Mine)
     monkeypatch.setattr("essent.cli.recipes.offered", lambda group: [point] if group == "essent.shapers" else [])
     monkeypatch.setitem(shapers._parts, "mine", Mine)
-    assert shaping_steps() == {**described, "mine": {"arguments": "share=0.5", "about": "Mine, first."}}
+    assert parts()["shaping"] == {**described, "mine": {"arguments": "share=0.5", "about": "Mine, first."}}
 
 
 # -- demo -------------------------------------------------------------------------------------------------------------

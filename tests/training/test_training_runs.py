@@ -29,7 +29,7 @@ from transformers import TrainerControl, TrainerState
 from essent import Encoder, verify
 from essent.errors import DataError, EssentError, InputError, RecipeError, TrainingError, UnsupportedRecipeError
 from essent.tasks.pairs import PairTask
-from essent.training.checkpoints import StepLines, last_checkpoint, start_or_resume
+from essent.training.checkpoints import StepLines, last_checkpoint
 from essent.training.device import on_device
 from essent.training.examples import as_examples
 from essent.training.loss import make_collator, make_loss
@@ -129,11 +129,6 @@ def test_output_folder_refusals(bert: Path, tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(DataError, match="was not written by essent"):
         train(bert, TEXTS, output="foreign", force=True, **SMALL)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "foreign", "other"]
-
-
-def test_force_starts_over(run: Path) -> None:
-    assert start_or_resume(run, {"settings": {}}, resume=False, force=True) is None
-    assert [path.name for path in (run / "checkpoints").iterdir()] == ["run.json"]
 
 
 def test_resume_in_a_moved_folder(whole: Path, run: Path, again: Callable[..., Encoder]) -> None:

@@ -43,21 +43,18 @@ def parts() -> dict[str, Parts]:
     from essent.recipe.sources.layers import token_tables
     from essent.recipe.weighting.base import weightings
 
+    if offered("essent.shapers"):
+        from essent.recipe.shaping.base import shapers
+
+        shaping = registered(shapers)
+    else:
+        shaping = shaping_in_source()
     return {
         "weights": registered(weightings),
         "reduce": registered(reductions),
-        "shaping": shaping_steps(),
+        "shaping": shaping,
         "token tables": registered(token_tables),
     }
-
-
-def shaping_steps() -> Parts:
-    """Return the shaping steps of essent and of other packages."""
-    if not offered("essent.shapers"):
-        return shaping_in_source()
-    from essent.recipe.shaping.base import shapers
-
-    return registered(shapers)
 
 
 def registered(registry: Any) -> Parts:

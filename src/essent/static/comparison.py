@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from essent._core.texts import distinct_texts
 from essent.encoder.saving.stock_modules import rounded
 from essent.static.sums import MOST, SEED
 from essent.static.table import PAIRS, Choice, Material, agreement, rank_agreement, reduce_table
@@ -64,8 +65,7 @@ def score_against_teacher(
     Args:
         table: the table (V,K) of all texts.
     """
-    first_rows = {text: row for row, text in reversed([*enumerate(material.texts)])}  # of each distinct text
-    rows = np.array(sorted(first_rows.values()))
+    rows = np.unique(distinct_texts(material.texts)[1], return_index=True)[1]  # the first of each distinct text
     if material.held_out is None:
         rows = np.sort(np.random.default_rng(SEED).permutation(rows)[:MOST])
     else:

@@ -137,12 +137,9 @@ class StaticEncoder(NumpyEncoder):
         """Return the concatenated ids of one or more texts, without prompts, and the number of ids per text."""
         table = self.table
         ids, lengths = whole_ids(self._tokenize, texts) if self._by_word is None else self._by_word(texts)
-        if table.dropped is not None:
-            present = ids != table.dropped
-            if not present.all():
-                before = np.concatenate([[0], np.cumsum(present)])  # remaining ids before each position
-                ends = np.cumsum(lengths)
-                ids, lengths = ids[present], before[ends] - before[ends - lengths]
+        if table.dropped is not None and (absent := ids == table.dropped).any():
+            owner = np.repeat(np.arange(len(lengths)), lengths)
+            ids, lengths = ids[~absent], lengths - np.bincount(owner[absent], minlength=len(lengths))
         return (ids, lengths) if table.limit is None else cut(ids, lengths, table.limit, table.cuts_left)
 
     def means(self, ragged: Ragged) -> np.ndarray:
