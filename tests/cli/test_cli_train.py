@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 
 from command_line import PROGRAM, error, read_json, run, write_rows
 from essent import Encoder
-from essent.cli.texts import read_corpus
+from essent.cli.files import read_corpus
 from essent.cli.train import CHECKPOINT
 from essent.recipe.recipe import Recipe
 from essent.static.distillation import distill
@@ -40,7 +40,8 @@ def test_texts(tiny: str, lines: Path, many: Path, pairs: Path, tmp_path: Path) 
     changed = ["0.1" if value == "1e-3" else value for value in command]
     assert "learning_rate was 0.001 and is 0.1" in error(*changed, "--resume")
     run(*command, "--force", "-q", "--max-seq-length", 8)
-    assert read_json(output / "training.json")["settings"]["max_seq_length"] == 8
+    for name in ("training.json", "checkpoints/run.json"):
+        assert read_json(output / name)["settings"]["max_seq_length"] == 8
 
 
 @pytest.mark.slow  # three processes; tests/training sends the signal within one

@@ -154,14 +154,14 @@ def test_the_state_of_averaging(
     tmp_path: Path, shell_of: Callable[[str], SentenceTransformer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from essent.static import sums
-    from essent.static.gather import Settings, average_contexts
+    from essent.static.gather import average_contexts
 
     backbone = load(shell_of("bert"), [Recipe()], {}).backbone
     path = tmp_path / "state.safetensors"
     monkeypatch.setattr(sums, "PORTION", 4)
 
     def run() -> dict[str, Any]:
-        averages = average_contexts(backbone, CORPUS, Settings(layers=[1], state=path, every=0.0)).contexts
+        averages = average_contexts(backbone, CORPUS, layers=[1], state=path, every=0.0).contexts
         return {"table": averages.table(1).tobytes(), "count": averages.count.tolist()}
 
     expected, points = None, 0

@@ -20,7 +20,7 @@ from essent.model.loading import load
 from essent.recipe.contexts import Contexts
 from essent.recipe.layers import AverageTable
 from essent.recipe.recipe import Recipe
-from essent.static.gather import Settings, average_contexts
+from essent.static.gather import average_contexts
 from families import CORPUS
 from samples import TEXTS
 
@@ -28,7 +28,7 @@ from samples import TEXTS
 @pytest.fixture(scope="module")
 def contexts(bert: Path) -> Contexts:
     backbone = load(str(bert), [], {"device": "cpu"}).backbone
-    return average_contexts(backbone, [*CORPUS[:8], *TEXTS], Settings())[0]
+    return average_contexts(backbone, [*CORPUS[:8], *TEXTS])[0]
 
 
 @pytest.fixture
@@ -105,6 +105,11 @@ def test_the_cache_notices_changed_files(
 @pytest.mark.parametrize("name", ["my folder", "a,b=c", "50% *|'x' 1+1", 'Ünï "me"@2'])
 def test_folders_of_any_name(name: str, contexts: Contexts, tmp_path: Path) -> None:
     contexts.save(tmp_path / name)
+    loaded = Contexts.load(tmp_path / name, {3})
+    assert list(loaded.tables) == [3]
+    for attribute in ("texts", "last", "vocabulary", "about"):
+        assert getattr(loaded, attribute) == getattr(contexts, attribute)
+    np.testing.assert_array_equal(loaded.stats.count, contexts.count)
     source = AverageTable.of(tmp_path / name, "1")
     assert source.folder == str(tmp_path / name)
     recipe = Recipe.parse(f"layers=0.5*L+0.5*{source.spec()} | centre")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from essent.model.token_rows import rows_backbone
 from essent.recipe.contexts import Contexts
 from essent.recipe.recipe import Recipe
 from essent.static import gather, sums
-from essent.static.gather import Gathered, Settings, average_contexts
+from essent.static.gather import Gathered, average_contexts
 from families import CORPUS, build_tokenizer
 from samples import LONG, TEXTS
 
@@ -75,15 +74,14 @@ def test_averages_match_a_loop(family: str, backbone_of: Callable[[str], Backbon
     assert contexts.texts == len(CORPUS)
 
 
-def test_vectors_come_along_whatever_the_order_and_the_batches(backbone: Backbone) -> None:
+def test_the_order_of_the_texts_and_the_batches_do_not_matter(backbone: Backbone) -> None:
     plan = Plan(Recipe.parse("first-last"), backbone)
-    contexts, vectors, _ = average_contexts(backbone, CORPUS, Settings(layers=[3]), plan)
-    reordered, reversed_vectors, _ = average_contexts(backbone, CORPUS[::-1], Settings(layers=[3], batch_size=1), plan)
+    contexts, vectors, _ = average_contexts(backbone, CORPUS, plan, layers=[3])
+    reordered, reversed_vectors, _ = average_contexts(backbone, CORPUS[::-1], plan, layers=[3], batch_size=1)
     np.testing.assert_allclose(contexts.table(3), reordered.table(3), atol=1e-5)
     np.testing.assert_array_equal(contexts.count, reordered.count)
     assert vectors is not None
     assert reversed_vectors is not None
-    assert vectors.shape == (len(CORPUS), backbone.dimensions)
     np.testing.assert_allclose(vectors, reversed_vectors[::-1], atol=1e-5)
 
 
@@ -92,7 +90,7 @@ def test_vectors_come_along_whatever_the_order_and_the_batches(backbone: Backbon
 
 @pytest.mark.parametrize("rule", ["alone", "static", "zero", "mean"])
 def test_unseen_tokens(rule: str, backbone: Backbone) -> None:
-    contexts = average_contexts(backbone, CORPUS[:2], Settings(layers=[3], unseen=rule)).contexts
+    contexts = average_contexts(backbone, CORPUS[:2], layers=[3], unseen=rule).contexts
     token = next(i for i in np.flatnonzero(~contexts.seen) if backbone.vocabulary.tokens[i])
     frame = [backbone.tokenizer.cls_token_id, token, backbone.tokenizer.sep_token_id]
     with torch.no_grad():
@@ -116,31 +114,17 @@ def test_unseen_tokens(rule: str, backbone: Backbone) -> None:
 # -- a run that is killed ---------------------------------------------------------------------------------------------
 
 
-def test_a_killed_run_resumes(
-    backbone: Backbone, backbone_of: Callable[[str], Backbone], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_checkpoint_is_refused_by_another_run(
+    backbone: Backbone, backbone_of: Callable[[str], Backbone], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(sums, "PORTION", 4)
-    plan = Plan(Recipe.parse("mean"), backbone)
-    whole, vectors, _ = average_contexts(backbone, CORPUS, Settings(layers=[1, 3]), plan)
-    path, encoded, framed_ids = tmp_path / "state.safetensors", [0], sums.framed_ids
-    settings = Settings(layers=[1, 3], state=path, every=0.0)
-
-    def counted(tokenizer: Any, frame: Any, texts: list[str], limit: int | None) -> list[list[int]]:
-        if encoded[0] == 12:
-            raise KeyboardInterrupt
-        encoded[0] += len(texts)
-        return framed_ids(tokenizer, frame, texts, limit)
-
-    monkeypatch.setattr(sums, "framed_ids", counted)
-    with pytest.raises(KeyboardInterrupt):
-        average_contexts(backbone, CORPUS, settings, plan)
-    encoded[0] = 100
-    for _ in range(2):  # resumes; is complete, and nothing is encoded again
-        again, same, _ = average_contexts(backbone, CORPUS, settings, plan)
-        assert encoded[0] == 100 + len(CORPUS) - 12
-        np.testing.assert_array_equal(again.table(3), whole.table(3))
-        np.testing.assert_array_equal(same, vectors)
-        np.testing.assert_array_equal(again.count, whole.count)
+    path, plan = tmp_path / "state.safetensors", Plan(Recipe.parse("mean"), backbone)
+    settings: dict[str, Any] = {"layers": [1, 3], "state": path, "every": 0.0}
+    vectors = average_contexts(backbone, CORPUS, plan, **settings).vectors
+    resumed = average_contexts(
+        backbone, CORPUS, plan, **settings, unseen="mean"
+    ).contexts  # another rule is the same run
+    whole = average_contexts(backbone, CORPUS, layers=[3], unseen="mean").contexts
+    np.testing.assert_array_equal(resumed.table(3), whole.table(3))
     for model, texts, changed, reason in (
         (backbone, CORPUS[:-1], {}, "the texts differ"),
         (backbone, CORPUS, {"layers": [3]}, "the settings differ"),
@@ -148,30 +132,23 @@ def test_a_killed_run_resumes(
         (backbone_of("electra"), CORPUS, {}, "the model differ"),
     ):
         with pytest.raises(DataError, match=reason):
-            average_contexts(model, texts, replace(settings, **changed), Plan(Recipe.parse("mean"), model))
+            average_contexts(model, texts, Plan(Recipe.parse("mean"), model), **{**settings, **changed})
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(DataError, match="Delete it to start over"):
-        average_contexts(backbone, CORPUS, settings, plan)
-    renewed = average_contexts(backbone, CORPUS, replace(settings, renew=True), plan)
+        average_contexts(backbone, CORPUS, plan, **settings)
+    renewed = average_contexts(backbone, CORPUS, plan, **settings, renew=True)
     np.testing.assert_array_equal(renewed.vectors, vectors)
     with safe_open(path, framework="numpy") as file:
         arrays, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
     save_file({**arrays, "vectors": arrays["vectors"][:, 1:].copy()}, path, metadata)
     with pytest.raises(DataError, match=r"could not broadcast.* Delete it to start over"):
-        average_contexts(backbone, CORPUS, settings, plan)
+        average_contexts(backbone, CORPUS, plan, **settings)
 
 
-def contents(gathered: Gathered) -> list[np.ndarray]:
+def contents(gathered: Gathered) -> list[Any]:
     """Every array that tables are made of."""
-    held_out = gathered.held_out
-    assert gathered.vectors is not None
-    return [
-        *gathered.contexts.tables.values(),
-        gathered.contexts.count,
-        gathered.vectors,
-        held_out.tokens,
-        *held_out.averages.values(),
-    ]
+    contexts, vectors, held_out = gathered
+    return [*contexts.tables.values(), contexts.count, vectors, held_out.tokens, *held_out.averages.values()]
 
 
 def test_a_run_killed_after_any_batch_has_the_same_bytes(
@@ -181,8 +158,8 @@ def test_a_run_killed_after_any_batch_has_the_same_bytes(
     monkeypatch.setattr(sums, "PORTION", 8)
     plan = Plan(Recipe.parse("template=T0+T1"), backbone)
     is_held_out = np.arange(len(CORPUS)) % 5 == 0
-    settings = Settings(layers=[3], unseen="alone", batch_size=1, every=0.0)
-    expected = contents(average_contexts(backbone, CORPUS, settings, plan, is_held_out))
+    settings: dict[str, Any] = {"layers": [3], "unseen": "alone", "batch_size": 1, "every": 0.0}
+    expected = contents(average_contexts(backbone, CORPUS, plan, is_held_out, **settings))
     states, passes, limit = backbone.states, [0], [0]
 
     def counted(*arguments: Any) -> Any:
@@ -193,15 +170,15 @@ def test_a_run_killed_after_any_batch_has_the_same_bytes(
 
     monkeypatch.setattr(backbone, "states", counted)
     limit[0] = 10**6
-    average_contexts(backbone, CORPUS, settings, plan, is_held_out)
+    average_contexts(backbone, CORPUS, plan, is_held_out, **settings)
     total = passes[0]
     assert total > 30
     for limit[0] in (2, total // 2, total - 1):
         path, passes[0] = tmp_path / f"{limit[0]}", 0
         with pytest.raises(KeyboardInterrupt):
-            average_contexts(backbone, CORPUS, replace(settings, state=path), plan, is_held_out)
+            average_contexts(backbone, CORPUS, plan, is_held_out, state=path, **settings)
         done, limit[0], passes[0] = limit[0], 10**6, 0
-        resumed = average_contexts(backbone, CORPUS, replace(settings, state=path), plan, is_held_out)
+        resumed = average_contexts(backbone, CORPUS, plan, is_held_out, state=path, **settings)
         assert passes[0] == total - done
         for array, whole in zip(contents(resumed), expected, strict=True):
             np.testing.assert_array_equal(array, whole)
@@ -224,17 +201,9 @@ def test_a_kill_loses_at_most_a_minute(backbone: Backbone, tmp_path: Path, monke
     monkeypatch.setattr(Plan, "pool", pooled)
     monkeypatch.setattr(sums, "save_file", saved)
     path, plan = tmp_path / "state", Plan(Recipe.parse("mean"), backbone)
-    average_contexts(backbone, CORPUS, Settings(layers=[3], batch_size=1, unseen="zero", state=path), plan)
+    average_contexts(backbone, CORPUS, plan, layers=[3], batch_size=1, unseen="zero", state=path)
     assert len(lost) > 3
     assert set(np.diff([-7, *lost[:-1]])) == {57}  # two batches and the checkpoint before them
-
-
-def test_another_rule_for_unseen_tokens_resumes(backbone: Backbone, tmp_path: Path) -> None:
-    settings = Settings(layers=[3], unseen="alone", state=tmp_path / "state")
-    average_contexts(backbone, CORPUS, settings)
-    resumed = average_contexts(backbone, CORPUS, replace(settings, unseen="mean")).contexts
-    whole = average_contexts(backbone, CORPUS, Settings(layers=[3], unseen="mean")).contexts
-    np.testing.assert_array_equal(resumed.table(3), whole.table(3))
 
 
 # -- notes: the estimated time, tokens that do not occur --------------------------------------------------------------
@@ -250,13 +219,13 @@ def test_the_time_is_estimated_before_the_pass(backbone: Backbone, monkeypatch: 
         add(self, frame, sequences, rows)
 
     monkeypatch.setattr(sums.Sums, "_add", added)
-    noted, plan = Settings(layers=[3], note=notes.append), Plan(Recipe.parse("t0-mean"), backbone)
-    gathered = average_contexts(backbone, CORPUS, noted, plan)
+    plan = Plan(Recipe.parse("t0-mean"), backbone)
+    gathered = average_contexts(backbone, CORPUS, plan, layers=[3], note=notes.append)
     timed = 3 * (1 + len(CORPUS))  # one text, then all of these few
     assert seconds[0] == 3 * len(CORPUS) + timed
     expected = duration(3 * len(CORPUS))
     assert notes[0].startswith(f"Estimated time: {expected} for {2 * len(CORPUS)} texts in 2 passes, at most ")
-    quiet = average_contexts(backbone, CORPUS, Settings(layers=[3]), plan)
+    quiet = average_contexts(backbone, CORPUS, plan, layers=[3])
     assert seconds[0] == 6 * len(CORPUS) + timed  # without a note, nothing is timed
     np.testing.assert_array_equal(gathered.contexts.table(3), quiet.contexts.table(3))
     np.testing.assert_array_equal(gathered.vectors, quiet.vectors)
@@ -269,8 +238,8 @@ def test_a_large_vocabulary_is_not_run(
     monkeypatch.setattr(gather, "FREE_TOKENS", 0)
     backbone, notes = backbone_of(family), []
     few, many = CORPUS[8:10], [*CORPUS, *(f"{text} {text} {text}" for text in CORPUS)]
-    contexts = average_contexts(backbone, few, Settings(layers=[3], note=notes.append)).contexts
-    explicit = average_contexts(backbone, few, Settings(layers=[3], unseen=rule)).contexts
+    contexts = average_contexts(backbone, few, layers=[3], note=notes.append).contexts
+    explicit = average_contexts(backbone, few, layers=[3], unseen=rule).contexts
     np.testing.assert_array_equal(contexts.table(3), explicit.table(3))
     missing = sum(bool(name) for name in backbone.vocabulary.tokens) - int(contexts.seen.sum())
     assert contexts.about["unseen"] == rule
@@ -278,10 +247,10 @@ def test_a_large_vocabulary_is_not_run(
     assert f"more than the {contexts.count.sum()} of the texts" in notes[-1]
     assert "unseen=alone runs them" in notes[-1]
     assert "that are in none" not in notes[0]
-    whole = average_contexts(backbone, few, Settings(layers=[3], unseen="alone", note=notes.append)).contexts
+    whole = average_contexts(backbone, few, layers=[3], unseen="alone", note=notes.append).contexts
     assert whole.about["unseen"] == "alone"
     assert notes[-1] == f"Running the model on {missing} single tokens that do not occur in the texts."
-    assert average_contexts(backbone, many, Settings(layers=[3])).contexts.about["unseen"] == "alone"
+    assert average_contexts(backbone, many, layers=[3]).contexts.about["unseen"] == "alone"
 
 
 # -- teachers ---------------------------------------------------------------------------------------------------------
@@ -304,11 +273,11 @@ def test_a_teacher_with_a_template_or_counts(
     encoder = Encoder(str(folder_of(family)), teacher, device="cpu")
     backbone = encoder.module.backbone if family in ("bert", "roberta") else backbone_of(family)
     plan = Plan(encoder.recipe, backbone)
-    gathered = average_contexts(backbone, CORPUS, Settings(layers=[2]), plan)
+    gathered = average_contexts(backbone, CORPUS, plan, layers=[2])
     if plan.reads_stats:
         encoder.fit(CORPUS)
     np.testing.assert_allclose(gathered.vectors, encoder.encode(CORPUS), atol=1e-5)
-    alone = average_contexts(backbone, CORPUS, Settings(layers=[2])).contexts
+    alone = average_contexts(backbone, CORPUS, layers=[2]).contexts
     np.testing.assert_allclose(gathered.contexts.table(2), alone.table(2), atol=1e-5)
     np.testing.assert_array_equal(gathered.contexts.count, alone.count)
 
@@ -317,9 +286,9 @@ def test_a_teacher_with_a_template_or_counts(
 def test_averages_without_the_held_out_texts(rule: str, backbone: Backbone) -> None:
     is_held_out = np.arange(len(CORPUS)) % 4 == 1
     others = [text for text, held in zip(CORPUS, is_held_out, strict=True) if not held]
-    settings = Settings(layers=[1, 3], unseen=rule)
-    contexts, _, held_out = average_contexts(backbone, CORPUS, settings, None, is_held_out)
-    whole, expected = (average_contexts(backbone, texts, settings).contexts for texts in (CORPUS, others))
+    settings: dict[str, Any] = {"layers": [1, 3], "unseen": rule}
+    contexts, _, held_out = average_contexts(backbone, CORPUS, None, is_held_out, **settings)
+    whole, expected = (average_contexts(backbone, texts, **settings).contexts for texts in (CORPUS, others))
     held_out_only = whole.seen & ~expected.seen
     assert held_out_only[held_out.tokens].any()
     for layer in (1, 3):
@@ -334,32 +303,18 @@ def test_averages_without_the_held_out_texts(rule: str, backbone: Backbone) -> N
 # -- files and errors -------------------------------------------------------------------------------------------------
 
 
-def test_saved_and_loaded(backbone: Backbone, tmp_path: Path) -> None:
-    contexts = average_contexts(backbone, CORPUS, Settings(layers=[0, 3])).contexts
-    contexts.save(tmp_path / "avg")
-    again = Contexts.load(tmp_path / "avg")
-    expected = (contexts.texts, 3, backbone.vocabulary.digest, contexts.about)
-    assert (again.texts, again.last, again.vocabulary, again.about) == expected
-    for layer in (0, 3):
-        np.testing.assert_array_equal(again.table(layer), contexts.table(layer))
-    np.testing.assert_array_equal(again.stats.count, contexts.count)
-    assert list(Contexts.load(tmp_path / "avg", {3}).tables) == [3]
-    with pytest.raises(DataError, match=r"Layer 1 was not averaged. Averaged layers: 0, 3 \(L = 3"):
-        again.table(1)
-
-
 def test_refusals(backbone: Backbone, backbone_of: Callable[[str], Backbone], tmp_path: Path) -> None:
     for texts, settings, reason in (
-        ([], None, "no texts"),
-        ("a text", None, "list of texts"),
-        (CORPUS, Settings(layers=[9]), "Layer 9 does not exist: the model has layers 0 to 3"),
-        (CORPUS, Settings(layers=[]), r"layers=\[\]"),
-        (CORPUS, Settings(unseen="guess"), "alone, static, zero, mean"),
+        ([], {}, "no texts"),
+        ("a text", {}, "list of texts"),
+        (CORPUS, {"layers": [9]}, "Layer 9 does not exist: the model has layers 0 to 3"),
+        (CORPUS, {"layers": []}, r"layers=\[\]"),
+        (CORPUS, {"unseen": "guess"}, "alone, static, zero, mean"),
     ):
         with pytest.raises(InputError, match=reason):
-            average_contexts(backbone, texts, settings)
+            average_contexts(backbone, texts, **settings)
     with pytest.raises(InputError, match="24 dimensions, but its states 32"):
-        average_contexts(backbone_of("electra"), CORPUS, Settings(unseen="static"))
+        average_contexts(backbone_of("electra"), CORPUS, unseen="static")
     tokenizer = build_tokenizer("wordpiece").backend_tokenizer
     with pytest.raises(ModelError, match="no contextual states"):
         average_contexts(rows_backbone(np.ones((tokenizer.get_vocab_size(), 2)), tokenizer), CORPUS)

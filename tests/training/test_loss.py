@@ -15,7 +15,7 @@ from essent import Encoder
 from essent.errors import InputError
 from essent.recipe.named import TEMPLATES as PROMPT_TEXTS
 from essent.training.loss import ContrastiveLoss, ViewCollator, info_nce, make_collator, make_loss
-from essent.training.projection import projection_heads
+from essent.training.parameters import projection_heads
 from essent.training.settings import BERT_TEMPLATES, OBJECTIVES, ROBERTA_TEMPLATES, Settings
 
 TEXTS = ["A man is playing a large flute", "Two dogs run.", "dogs", "The moon is far from the earth"]
@@ -53,7 +53,7 @@ def build(
 def features_of(collator: ViewCollator, rows: list[Any]) -> list[dict[str, torch.Tensor]]:
     """What the trainer makes of a batch: one dictionary a place."""
     batch = collator([{str(n): text for n, text in enumerate(row)} for row in rows])
-    prefixes = [f"view{number}_" for number in range(len(collator.places))]
+    prefixes = [f"view{number}_" for number in range(len(collator.column_views))]
     return [
         {key.removeprefix(prefix): value for key, value in batch.items() if key.startswith(prefix)}
         for prefix in prefixes
@@ -86,7 +86,7 @@ def test_loss_and_gradients(
     rows: list[Any] = [(text,) for text in TEXTS] if columns == 1 else [row[:columns] for row in TRIPLETS]
     slow = Slow(folder_of(family))
     exact_head = projection_heads[head](32, slow.model.config, torch.Generator().manual_seed(0), "").double()
-    expected = reference(slow, objective, rows, loss.places, exact_head, TEMPLATES[family])
+    expected = reference(slow, objective, rows, loss.column_views, exact_head, TEMPLATES[family])
     expected.backward()
     theirs = dict(slow.model.named_parameters()) | {f"head.{k}": v for k, v in exact_head.named_parameters()}
     largest = max(float(weight.grad.abs().max()) for weight in theirs.values() if weight.grad is not None)

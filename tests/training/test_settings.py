@@ -17,7 +17,7 @@ from essent.recipe.named import TEMPLATES
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.affine import Whiten
 from essent.training.examples import read_examples
-from essent.training.projection import projection_heads
+from essent.training.parameters import projection_heads
 from essent.training.settings import BERT_TEMPLATES, ROBERTA_TEMPLATES, Settings, resolve_settings
 
 # PromptBERT, Tables 13 and 14; SimCSE, App. A: (batch, learning rate, epochs, validate every)
@@ -58,9 +58,6 @@ def test_changes_of_the_objective_change_templates_and_recipe() -> None:
     assert str(settings.predicts) == str(Recipe.parse("about"))
     assert resolve_settings("simcse-unsup", "bert", {"lora": 8}).learning_rate == 5e-4
     assert resolve_settings("promptbert-sup", "bert", {}).predicts.layers == (("L-bias", 1.0),)
-
-
-def test_numbers_of_numpy() -> None:
     settings = resolve_settings("promptbert-unsup", "bert", {"batch_size": np.int64(8)})
     assert json.loads(json.dumps(settings.to_dict()))["batch_size"] == 8
 

@@ -24,11 +24,12 @@ from sentence_transformers import (
     SentenceTransformerTrainingArguments,
 )
 from training_helpers import SMALL, TEXTS, training_record
+from transformers import TrainerControl, TrainerState
 
 from essent import Encoder, verify
 from essent.errors import DataError, EssentError, InputError, RecipeError, TrainingError, UnsupportedRecipeError
 from essent.tasks.pairs import PairTask
-from essent.training.checkpoints import last_checkpoint, start_or_resume
+from essent.training.checkpoints import StepLines, last_checkpoint
 from essent.training.device import on_device
 from essent.training.examples import as_examples
 from essent.training.loss import make_collator, make_loss
@@ -130,11 +131,6 @@ def test_output_folder_refusals(bert: Path, tmp_path: Path, monkeypatch: pytest.
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "foreign", "other"]
 
 
-def test_force_starts_over(run: Path) -> None:
-    assert start_or_resume(run, {"settings": {}}, resume=False, force=True) is None
-    assert [path.name for path in (run / "checkpoints").iterdir()] == ["run.json"]
-
-
 def test_resume_in_a_moved_folder(whole: Path, run: Path, again: Callable[..., Encoder]) -> None:
     """The state names the best checkpoint by its path, which is not there any more."""
     for state in (run / "checkpoints").glob("*/trainer_state.json"):
@@ -206,30 +202,23 @@ def test_ctrl_c_saves_a_checkpoint_and_the_run_goes_on(
 
 @pytest.mark.slow
 def test_a_run_is_extended_and_never_shortened(again: Callable[..., Encoder], tmp_path: Path) -> None:
-    for length, words in (
-        ({"max_steps": 2}, "the run starts at step 0"),
-        ({"max_steps": 2}, "all 2 steps are done"),
-        ({"max_steps": None, "epochs": 1.5}, "after step 2 of 6"),  # of four batches each
-    ):
-        notes: list[str] = []
-        again(resume=True, note=notes.append, **length)
-        assert words in notes[0]
+    """The optimizer of a finished run has come to the learning rate 0; the next step learns all the same."""
+    notes: list[str] = []
+    extend = partial(again, resume=True, note=notes.append, validate_every=1)
+    for steps in (1, 1, 2):
+        extend(max_steps=steps)
+    assert not same(*(tmp_path / "run" / "checkpoints" / f"checkpoint-{step}" for step in (1, 2)))
+    extend(max_steps=None, epochs=1.5)  # of four batches each
+    expected = ("the run starts at step 0", "all 1 steps are done", "after step 1 of 2", "after step 2 of 6")
+    for line, words in zip(notes, expected, strict=True):
+        assert words in line
     run = training_record(tmp_path / "run")
     assert (run["steps"], run["settings"]["epochs"]) == (6, 1.5)
-    assert [row["step"] for row in run["history"] if "eval_spearman" in row] == [0, 2, 4, 6]
+    assert [row["step"] for row in run["history"] if "eval_spearman" in row] == [*range(7)]
     rates = {row["step"]: row["learning_rate"] for row in run["history"] if "learning_rate" in row}
-    assert rates[4] == pytest.approx(SMALL["learning_rate"] * (1 - 4 / 6), rel=0.6)  # of the new length
+    assert rates[4] == pytest.approx(SMALL["learning_rate"] * (1 - 3 / 6))  # of the new length
     with pytest.raises(DataError, match="from 6 to 3 steps"):
-        again(max_steps=3, resume=True)
-
-
-@pytest.mark.slow
-def test_the_first_step_of_an_extended_run_learns(bert: Path, tmp_path: Path) -> None:
-    """The optimizer of a finished run has come to the learning rate 0."""
-    settings = {**SMALL, "output": tmp_path, "validate_every": 1}
-    train(bert, TEXTS, max_steps=1, **settings)
-    train(bert, TEXTS, max_steps=2, resume=True, **settings)
-    assert not same(*(tmp_path / "checkpoints" / f"checkpoint-{step}" for step in (1, 2)))
+        extend(max_steps=3)
 
 
 BFLOAT16 = {"objective": "same-template", "projection_head": "none", "precision": "bfloat16"}
@@ -361,3 +350,34 @@ def test_refusals_of_the_model_and_task(bert: Path, dev: PairTask, tmp_path: Pat
     with pytest.raises(UnsupportedRecipeError, match="tokens, and the model reads at most 256, text included"):
         train(bert, TEXTS, output=tmp_path / "out", objective="same-template", templates=long, **SMALL)
     assert not (tmp_path / "out").exists()
+
+
+# -- progress ----------------------------------------------------------------------------------------------------------
+
+
+def test_lines_name_step_loss_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two seconds per step: lines after 6 and 36 seconds, none at the last step."""
+    seconds = 0.0
+    lines = StepLines(last_loss=lambda: 0.25, clock=lambda: seconds)
+    state = TrainerState(max_steps=120, global_step=100)  # a resumed run
+    lines.on_train_begin(None, state, TrainerControl())
+    for step in range(101, 121):
+        seconds, state.global_step = 2.0 * (step - 100), step
+        lines.on_step_end(None, state, TrainerControl())
+    assert capsys.readouterr().err.splitlines() == [
+        "Step 103 of 120: loss 0.250, about 34 s left",
+        "Step 118 of 120: loss 0.250, about 4 s left",
+    ]
+
+
+@pytest.mark.parametrize("terminal", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_bar_with_the_loss_on_a_terminal_only(
+    terminal: bool, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither a line of dictionaries nor a bar of another library comes with it."""
+    monkeypatch.setattr("essent.training.trainer.can_show_bar", lambda: terminal)
+    train(bert, TEXTS, "simcse-unsup", output=tmp_path / "run", max_steps=3, validate_every=1, progress=True, **SMALL)
+    captured = capfd.readouterr()
+    assert ("3/3" in captured.err and "loss=" in captured.err) == terminal
+    shown = captured.err + captured.out
+    assert not any(part in shown for part in ("{", "widget", "Writing")), shown

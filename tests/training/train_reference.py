@@ -8,6 +8,11 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 
+def ended(text: str) -> str:
+    """A text with an end."""
+    return text if text[-1] in ".?\"'" else text + "."
+
+
 class Slow:
     """One sentence at a time, no padding, no batch; the template is filled as text and tokenised as a whole."""
 
@@ -31,20 +36,18 @@ class Slow:
 
     def prompted(self, text: str, template: str) -> torch.Tensor:
         """h: the mean of the masks of the filled template."""
-        text = text if text[-1] in ".?\"'" else text + "."
-        ids = self.tokenizer(template.replace("{text}", text).replace("[MASK]", self.tokenizer.mask_token))["input_ids"]
+        filled = template.replace("{text}", ended(text)).replace("[MASK]", self.tokenizer.mask_token)
+        ids = self.tokenizer(filled)["input_ids"]
         return self._masked(self._states(ids), ids)
 
     def last(self, text: str, template: str) -> torch.Tensor:
         """The last token of the filled prompt of a decoder."""
-        text = text if text[-1] in ".?\"'" else text + "."
-        return self._states(self.tokenizer(template.replace("{text}", text))["input_ids"])[-1]
+        return self._states(self.tokenizer(template.replace("{text}", ended(text)))["input_ids"])[-1]
 
     def bias(self, text: str, template: str) -> torch.Tensor:
         """ĥ: the template alone, positions after its slot shifted by the number of the text's tokens."""
-        text = text if text[-1] in ".?\"'" else text + "."
         before, after = template.replace("[MASK]", self.tokenizer.mask_token).split("{text}")
-        filled = self.tokenizer(before + text + after)["input_ids"]
+        filled = self.tokenizer(before + ended(text) + after)["input_ids"]
         # a space before the text is the text's own where words are marked by it
         prefix, suffix = (
             self.tokenizer(part, add_special_tokens=False)["input_ids"] for part in (before.rstrip(), after)

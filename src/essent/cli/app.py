@@ -13,7 +13,6 @@ from cyclopts.config import Env
 
 from essent.cli.check import PROBLEMS, check
 from essent.cli.console import open_streams, set_quiet, show_error
-from essent.cli.demo import demo
 from essent.cli.encode import encode
 from essent.cli.evaluate import evaluate
 from essent.cli.lab.explain import bias, mask, pair
@@ -24,7 +23,7 @@ from essent.cli.lab.pretrain import pretrain
 from essent.cli.lab.reproduce import reproduce
 from essent.cli.lab.templates import templates
 from essent.cli.options import ALWAYS
-from essent.cli.recipes import recipes
+from essent.cli.recipes import demo, recipes
 from essent.cli.save import save
 from essent.cli.search import search
 from essent.cli.serve import ENVIRONMENT, serve

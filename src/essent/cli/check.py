@@ -10,8 +10,7 @@ from cyclopts import Parameter
 from essent._core.atomic import write_json
 from essent.cli import options as opt
 from essent.cli.console import is_quiet, is_stream, show_lines, show_note, silence_libraries
-from essent.cli.files import check_output, write_json_file
-from essent.cli.texts import read_files
+from essent.cli.files import check_output, read_files, write_json_file
 
 PROBLEMS = 3  # exit code: neither a damaged folder (1) nor wrong input (2)
 

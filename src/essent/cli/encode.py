@@ -13,9 +13,8 @@ from cyclopts.validators import Number
 
 from essent.cli import options as opt
 from essent.cli.console import is_quiet, show_note, silence_libraries
-from essent.cli.files import check_output, write_vectors
+from essent.cli.files import STANDARD_INPUT, check_output, listed, read_files, write_vectors
 from essent.cli.save import learns, needs_texts, note_unused
-from essent.cli.texts import STANDARD_INPUT, listed, read_files
 from essent.engine.choice import EngineChoice, choose
 from essent.errors import InputError
 from essent.recipe.recipe import Recipe

@@ -10,8 +10,7 @@ from cyclopts import Parameter
 
 from essent.cli import options as opt
 from essent.cli.console import is_quiet, prepare_torch, results, show_lines, show_note
-from essent.cli.files import check_output, check_report, write_json_file, write_page
-from essent.cli.texts import expand_groups, read_files
+from essent.cli.files import check_output, check_report, expand_groups, read_files, write_json_file, write_page
 from essent.errors import InputError
 from essent.tasks.result import load_results, results_table, save_results, short_name
 

@@ -10,8 +10,7 @@ from cyclopts import Group, Parameter
 
 from essent.cli import options as opt
 from essent.cli.console import is_quiet, prepare_torch, show_lines, show_note, wants_progress
-from essent.cli.files import check_folder
-from essent.cli.texts import listed, read_files, read_labelled
+from essent.cli.files import check_folder, listed, read_files, read_labelled
 from essent.errors import NotFittedError
 from essent.recipe.recipe import Recipe
 

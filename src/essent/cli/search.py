@@ -13,8 +13,15 @@ from cyclopts import Parameter
 
 from essent.cli import options as opt
 from essent.cli.console import is_quiet, prepare_torch, results, show_lines, show_note
-from essent.cli.files import check_folder, check_output, check_report, write_json_file, write_page
-from essent.cli.texts import expand_groups, read_files
+from essent.cli.files import (
+    check_folder,
+    check_output,
+    check_report,
+    expand_groups,
+    read_files,
+    write_json_file,
+    write_page,
+)
 from essent.errors import InputError
 
 if TYPE_CHECKING:

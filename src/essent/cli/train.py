@@ -12,8 +12,7 @@ from cyclopts import Group, Parameter
 from essent._core.atomic import remove_leftovers
 from essent.cli import options as opt
 from essent.cli.console import is_quiet, prepare_torch, show_lines, show_note
-from essent.cli.files import check_folder
-from essent.cli.texts import expand_groups, listed, read_corpus, read_files, read_labelled
+from essent.cli.files import check_folder, expand_groups, listed, read_corpus, read_files, read_labelled
 from essent.errors import InputError
 
 # -- train ------------------------------------------------------------------------------------------------------------
@@ -184,7 +183,6 @@ def distill(
     check_folder(contexts, run.force or interrupted)
     prepare_torch("essent distill")
     from essent.static.distillation import collect, find_choice, make_encoder
-    from essent.static.gather import Settings
     from essent.static.table import Choice, check_choice
     from essent.verification.golden import verify
 
@@ -194,9 +192,6 @@ def distill(
     check_choice(choice, dtype, dimensions)
     corpus = read_corpus(texts, column)
     validation = read_labelled(validate, columns)
-    settings = Settings(
-        unseen=unseen, state=output / CHECKPOINT, renew=run.force, progress=not is_quiet(), note=show_note
-    )
     show_note(f"{len(corpus)} distinct texts from {listed(texts)}")
     material, _ = collect(
         model,
@@ -204,8 +199,12 @@ def distill(
         layers=None if validation is not None or contexts is not None else [choice.layers],
         teacher=recipe,
         dimensions=dimensions,
-        settings=settings,
         options=run.options,
+        unseen=unseen,
+        state=output / CHECKPOINT,
+        renew=run.force,
+        progress=not is_quiet(),
+        note=show_note,
     )
     if contexts is not None:
         material.contexts.save(contexts)

@@ -23,7 +23,6 @@ from essent.improvement.metric import AGREEMENT
 from essent.improvement.summary import overview_of
 from essent.recipe.shaping.affine import AffineShaper
 from essent.static.distillation import collect, make_encoder
-from essent.static.gather import Settings as PassSettings
 from essent.static.table import Choice, Material
 from essent.tasks.pairs import DuplicateTask
 from essent.tasks.result import library_versions, plain
@@ -190,8 +189,8 @@ def static(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]
         texts,
         layers=["L"],
         teacher="mean",
-        settings=PassSettings(unseen=planned["unseen"]),
         score=False,
+        unseen=planned["unseen"],
     )
     make_table = partial(make_encoder, score=False)
     tables = {

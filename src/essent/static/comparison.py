@@ -7,12 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from essent._core.texts import distinct_texts
 from essent.encoder.stock_modules import rounded
 from essent.static.sums import MOST, SEED
 from essent.static.table import PAIRS, Choice, Material, agreement, rank_agreement, reduce_table
 from essent.tasks.base import unit_rows
-
-FAR_WORSE = 65.0  # below this agreement, see docs/evidence/static.md
 
 
 class TeacherScore(NamedTuple):
@@ -28,20 +27,6 @@ class TeacherScore(NamedTuple):
     spearman: float
     texts: int
     held_out: bool
-
-    @property
-    def is_low(self) -> bool:
-        """Whether the static encoder is far worse than its teacher; unknown (NaN) is not low."""
-        return self.spearman < FAR_WORSE
-
-    @property
-    def warning(self) -> str:
-        """The consequence of a low agreement."""
-        return (
-            f"The static encoder is far worse than its teacher: their similarities agree to only {self.spearman:.1f} "
-            f"(Spearman ×100, good tables have 72 or more). Distil on more texts like those to be encoded, or "
-            "export a graph of the model instead (essent save --format openvino)."
-        )
 
     def __str__(self) -> str:
         if math.isnan(self.spearman):
@@ -80,9 +65,7 @@ def score_against_teacher(
     Args:
         table: the table (V,K) of all texts.
     """
-    assert material.vectors is not None  # noqa: S101
-    first_rows = {text: row for row, text in reversed([*enumerate(material.texts)])}  # of each distinct text
-    rows = np.array(sorted(first_rows.values()))
+    rows = np.unique(distinct_texts(material.texts)[1], return_index=True)[1]  # the first of each distinct text
     if material.held_out is None:
         rows = np.sort(np.random.default_rng(SEED).permutation(rows)[:MOST])
     else:
@@ -96,12 +79,3 @@ def score_against_teacher(
     ]
     spearman = rank_agreement(*cosines) if distinct.any() else math.nan
     return TeacherScore(spearman, len(rows), material.held_out is not None)
-
-
-def share_of_new(count: np.ndarray) -> float:
-    """Estimate the share of tokens of further texts that a corpus with these counts (V,) lacks.
-
-    The estimate is the number of tokens that occur once, divided by the number of all occurrences (Good 1953). It is
-    accurate for further texts of the same kind in random order, and too low for texts of another kind.
-    """
-    return float((count == 1).sum() / count.sum()) if count.any() else math.nan

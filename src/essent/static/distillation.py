@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,14 +25,12 @@ from essent.model.backbone import Backbone
 from essent.model.loading import load
 from essent.model.token_rows import unlimited
 from essent.model.weights import move
-from essent.recipe.layers import resolve
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.ids import fast_backend, text_ids
-from essent.recipe.types import CorpusStats
-from essent.static.comparison import TeacherScore, reduced_table, score_against_teacher, share_of_new
-from essent.static.gather import Settings, average_contexts
+from essent.recipe.tokens.ids import count_tokens, fast_backend, text_ids
+from essent.static.comparison import TeacherScore, reduced_table, score_against_teacher
+from essent.static.gather import average_contexts
 from essent.static.sums import hold_out
-from essent.static.table import Choice, Material, bag_matrix, check_choice, check_dimensions, parse_layers
+from essent.static.table import Choice, Material, bag_matrix, check_choice, check_dimensions, mixed_layers
 from essent.tasks.base import unit_rows
 from essent.tasks.result import plain
 
@@ -45,6 +43,7 @@ MAX_NEW = 0.02  # log a warning if the corpus lacks more than this share of furt
 WEIGHTS = ("uniform", "sif:0.01", "sif:0.001", "idf")
 SHAPINGS = ("", "centre", "abtt:1", "abtt:2")
 FITS = (0.03, 0.1, 0.3, 1.0)
+FAR_WORSE = 65.0  # log a warning if the agreement with the teacher is lower, see docs/evidence/static.md
 
 
 def collect(
@@ -54,9 +53,9 @@ def collect(
     layers: Sequence[str] | None = None,
     teacher: str | None = None,
     dimensions: int | None = None,
-    settings: Settings | None = None,
     options: dict[str, Any] | None = None,
     score: bool = True,
+    **averaging: Any,
 ) -> tuple[Material, Backbone]:
     """Average the model's layers over a corpus and compute its sentence vectors, in one pass without a template.
 
@@ -67,16 +66,16 @@ def collect(
         teacher: the recipe of the sentence vectors, without shaping; by default the model's own pooling, or `mean` for
             a plain transformer. Contexts never contain its templates.
         dimensions: number of dimensions that tables will have; too many raise an error before the model runs.
-        settings: settings of the pass; the argument `layers` replaces their field `layers`.
         options: SentenceTransformer's keyword arguments (device, revision …).
         score: hold out a tenth of the texts, by which `make_encoder` scores a table.
+        averaging: other keyword arguments of `essent.static.gather.average_contexts`: unseen, state, batch_size ….
 
     Returns:
         The material for `make_encoder` and `find_choice`, and the model.
 
     Raises:
         RecipeError: a teacher with shaping, or with vectors of another size than the model's states.
-        InputError, RecipeError, ModelError: see `essent.static.gather.average_contexts`.
+        InputError, ModelError, DataError: see `essent.static.gather.average_contexts`.
 
     Example:
         >>> from essent.static import Choice, collect, make_encoder
@@ -85,15 +84,15 @@ def collect(
         True
         >>> encoder = make_encoder(material, Choice("0+L")).encoder
     """
-    texts, settings = check_texts(corpus), settings or Settings()
-    names = None if layers is None else {name for mix in map(parse_layers, layers) for name, _ in mix}
+    texts = check_texts(corpus)
+    for mix in layers or ():
+        mixed_layers(mix)
     recipe = None if teacher is None else Recipe.parse(teacher)
     if recipe is not None and recipe.shaping not in ((), UNIT):  # normalize is allowed: the fit ignores lengths
         raise RecipeError(f"teacher={teacher!r}: the sentence vectors must not be shaped. Remove the shaping.")
     # With a teacher, the model's own pooling does not matter. `mean` reads the last layer, so all layers are loaded.
     loaded = load(model, [] if recipe is None else [recipe, Recipe()], options or {})
     backbone = loaded.backbone
-    backbone.compute_in(settings.precision)
     if dimensions is not None:
         check_dimensions(dimensions, backbone.dimensions)
     plan = Plan(replace(loaded.recipes[0], shaping=()), backbone)
@@ -103,25 +102,28 @@ def collect(
             f"table is made, {backbone.dimensions}. Use a recipe with vectors of {backbone.dimensions} dimensions."
         )
     move(nn.ModuleList([backbone, plan]), loaded.settings["device"])
-    numbers = None if names is None else sorted({resolve(name, backbone.last).layer for name in names})
-    settings = replace(settings, layers=numbers)
-    contexts, vectors, held_out = average_contexts(backbone, texts, settings, plan, hold_out(texts) if score else None)
+    numbers = None if layers is None else [layer for mix in layers for layer, _ in mixed_layers(mix, backbone.last)]
+    contexts, vectors, held_out = average_contexts(
+        backbone, texts, plan, hold_out(texts) if score else None, layers=numbers, **averaging
+    )
     contexts.about["model"] = str(model) if isinstance(model, (str, Path)) else type(model).__name__
     contexts.about["teacher"] = str(plan.recipe)
+    assert vectors is not None  # noqa: S101  those of the plan
     tokenizer = unlimited(backbone.tokenizer)
-    ids, rows = text_ids(tokenizer, texts), 1 + max(tokenizer.get_vocab().values())
-    token_counts = bag_matrix(ids, rows)
-    count = np.bincount(np.fromiter(chain.from_iterable(ids), np.int64), minlength=rows)
-    stats = CorpusStats(len(texts), token_counts.getnnz(axis=0).astype(np.int64), count)
-    if (share := share_of_new(stats.count)) > MAX_NEW:
+    rows = 1 + max(tokenizer.get_vocab().values())
+    token_counts = bag_matrix(text_ids(tokenizer, texts), rows)
+    stats = count_tokens(partial(text_ids, tokenizer), texts, rows)
+    # Good 1953: accurate for further texts of the same kind in random order, too low for texts of another kind
+    share = (stats.count == 1).sum() / max(stats.count.sum(), 1)
+    if share > MAX_NEW:
         logger.warning(
             "The corpus is small: it lacks about %.0f %% of the tokens of further texts of the same kind, and more for "
             "other kinds of text. Their rows follow the rule unseen=%s. Add texts like those to be encoded.",
             100 * share,
             contexts.about["unseen"],
         )
-    comparison_texts = held_out if held_out.is_held_out.any() else None
-    return Material(tokenizer, contexts, vectors, texts, token_counts, stats, comparison_texts), backbone
+    scored = held_out if held_out.is_held_out.any() else None
+    return Material(tokenizer, contexts, vectors, texts, token_counts, stats, scored), backbone
 
 
 @dataclass(frozen=True)
@@ -208,17 +210,22 @@ def make_encoder(
     """
     check_choice(choice, dtype, dimensions)
     table, losses = reduced_table(material, choice, dimensions, dtype, progress=progress)
-    distilled = Distilled(encoder_of(table, material.tokenizer, dtype), choice, losses, material)
-    if score and material.vectors is not None:
+    teacher_score = None
+    if score:
         teacher_score = score_against_teacher(material, table, choice, dimensions, dtype)
-        if teacher_score.is_low:
-            logger.warning("%s", teacher_score.warning)
-        distilled = replace(distilled, teacher_score=teacher_score)
+        if teacher_score.spearman < FAR_WORSE:  # never of NaN
+            logger.warning(
+                "The static encoder is far worse than its teacher: their similarities agree to only %.1f (Spearman "
+                "×100, good tables have 72 or more). Distil on more texts like those to be encoded, or export a graph "
+                "of the model instead (essent save --format openvino).",
+                teacher_score.spearman,
+            )
+    distilled = Distilled(encoder_of(table, material.tokenizer, dtype), choice, losses, material, teacher_score)
     distilled.encoder.module.provenance = distilled.provenance()
     distilled.encoder.chosen = (
         "Distilled from {model} on {texts:,} texts.".format(**distilled.encoder.module.provenance),
         *distilled.summary(),
-        *(() if distilled.teacher_score is None else (str(distilled.teacher_score),)),
+        *(() if teacher_score is None else (str(teacher_score),)),
     )
     return distilled
 
@@ -259,8 +266,8 @@ def distill(
         dimensions: dimensions per row, at most the model's; by default the model's.
         dtype: number format of the rows: float32, float16 or int8.
         unseen: how to fill the rows of tokens that the corpus lacks: auto, alone, static, zero or mean
-            (`essent.static.gather.Settings`). "alone" runs the model once per such token; "auto" does so unless it
-            takes more tokens than the texts and a vocabulary of 50,000 tokens.
+            (`essent.static.gather.average_contexts`). "alone" runs the model once per such token; "auto" does so unless
+            it takes more tokens than the texts and a vocabulary of 50,000 tokens.
         teacher: the recipe of the sentence vectors that the rows are fitted to; by default the model's own. Each
             template in it takes one more pass over the texts.
         state: a checkpoint file from which a killed run resumes; at most one minute of the passes is lost.
@@ -289,16 +296,18 @@ def distill(
             f"teacher={teacher!r}: averages without a fit (ridge=0) do not depend on a teacher. Set ridge to a "
             "positive number such as 0.1, or remove the teacher."
         )
-    path = None if state is None else Path(state)
-    settings = Settings(unseen=unseen, state=path, batch_size=batch_size, progress=progress, note=note)
     material, _ = collect(
         model,
         corpus,
         layers=[chosen.layers],
         teacher=teacher,
         dimensions=dimensions,
-        settings=settings,
         options=options,
+        unseen=unseen,
+        state=None if state is None else Path(state),
+        batch_size=batch_size,
+        progress=progress,
+        note=note,
     )
     return make_encoder(material, chosen, dimensions=dimensions, dtype=dtype, progress=progress)
 
@@ -347,7 +356,6 @@ def find_choice(
         for weights in WEIGHTS
         for shaping in SHAPINGS
     ]
-    if material.vectors is not None:
-        best = max(trials, key=lambda trial: trial[0])[1]
-        trials += [score(replace(best, ridge=ridge, shaping=shaping)) for ridge in FITS for shaping in SHAPINGS]
+    best = max(trials, key=lambda trial: trial[0])[1]
+    trials += [score(replace(best, ridge=ridge, shaping=shaping)) for ridge in FITS for shaping in SHAPINGS]
     return sorted(trials, key=lambda trial: -trial[0])

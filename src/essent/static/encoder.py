@@ -1,25 +1,33 @@
-"""Run a saved static encoder without torch: texts ─ ids by word ─ one sparse product of counts and rows ─ vectors."""
+"""Read and run a saved static encoder without torch.
+
+texts ─ ids by word ─ one sparse product of counts and rows ─ vectors
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
+from tokenizers import Tokenizer
 
 from essent._core.arguments import check_path
-from essent._core.folders.contents import is_exported_folder, read_settings
+from essent._core.atomic import recover
+from essent._core.folders.check import check_model
+from essent._core.folders.contents import is_exported_folder, read_settings, saved_settings
+from essent._core.folders.files import read_json
 from essent._core.lazy import check_torch
 from essent.engine.choice import EngineChoice, check_graph, computing_in
 from essent.engine.numpy_encoder import Keep, NumpyEncoder, unit_length
 from essent.errors import DamagedError, InputError, ModelError
 from essent.recipe.tokens.by_word import SEPARATORS, Ragged, WordIds, cut, tokenizes_words_separately, whole_ids
-from essent.recipe.tokens.ids import Frame, read_ids
+from essent.recipe.tokens.ids import Frame, read_ids, unknown_token
 from essent.recipe.tokens.reading import Reading
-from essent.static.stored import StoredTable, read_table
 from essent.tasks.calibration import read_calibration
 
 if TYPE_CHECKING:
@@ -27,6 +35,37 @@ if TYPE_CHECKING:
 
 MAX_TEXTS, MAX_CHARACTERS = 4096, 1_000_000  # per portion of texts; this bounds the memory
 FEW_TEXTS, FEW_TOKENS = 8, 4096  # maximum texts and tokens whose sums are computed without scipy
+STORED_TYPES = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(np.int8))  # others become float32
+NAMES = ("embedding.weight", "embeddings")  # names of the array of rows: sentence-transformers', model2vec's
+
+
+@dataclass(frozen=True)
+class StoredTable:
+    """Contents of the folder of a static encoder.
+
+    The vector of the token t is rows[mapping[t]]·weights[t]; without mapping and weights it is rows[t].
+
+    Attributes:
+        rows: (R,D), finite; float32, float16 or int8.
+        tokenizer: the tokenizer, without truncation and padding.
+        tokens: the tokenizer's number of ids V; the ids are 0 … V-1.
+        mapping, weights: (V,) int32 and float32, or None.
+        unit: whether means are scaled to length 1.
+        dropped: the id of the unknown token, if it is removed from every text as in model2vec; otherwise None.
+        limit, cuts_left: maximum number of tokens per text, and whether longer texts are truncated on the left.
+        empty: the vector (D,) of a text without tokens; None means zeros.
+    """
+
+    rows: np.ndarray
+    tokenizer: Tokenizer
+    tokens: int
+    mapping: np.ndarray | None = None
+    weights: np.ndarray | None = None
+    unit: bool = False
+    dropped: int | None = None
+    limit: int | None = None
+    cuts_left: bool = False
+    empty: np.ndarray | None = None
 
 
 class StaticEncoder(NumpyEncoder):
@@ -38,8 +77,7 @@ class StaticEncoder(NumpyEncoder):
 
     Args:
         table: the table and its tokenizer; `load` reads them from a folder.
-        similarity_fn_name: the similarity that `similarity` computes: cosine (default), dot, euclidean or manhattan.
-        truncate_dim: number of dimensions that `encode` returns by default; None returns all.
+        settings: prompts, default_prompt_name, similarity_fn_name and truncate_dim, as in SentenceTransformer.
 
     Example:
         >>> from essent import StaticEncoder, distill
@@ -51,15 +89,8 @@ class StaticEncoder(NumpyEncoder):
         (1, 8)
     """
 
-    def __init__(
-        self, table: StoredTable, *, similarity_fn_name: str | None = None, truncate_dim: int | None = None
-    ) -> None:
-        super().__init__(
-            prompts=table.prompts,
-            default_prompt_name=table.prompt_name,
-            similarity_fn_name=similarity_fn_name,
-            truncate_dim=truncate_dim,
-        )
+    def __init__(self, table: StoredTable, **settings: Any) -> None:
+        super().__init__(**settings)
         self.table = table
         self._tokenize = partial(read_ids, table.tokenizer)
         self._by_word = WordIds(self._tokenize, *_rare(table)) if tokenizes_words_separately(table.tokenizer) else None
@@ -72,10 +103,7 @@ class StaticEncoder(NumpyEncoder):
             ModelError: no such folder, another kind of model, or files that are missing, damaged or inconsistent.
         """
         folder = Path(check_path(folder, "folder"))
-        table, settings = read_table(folder), read_settings(folder)
-        encoder = cls(
-            table, similarity_fn_name=settings.get("similarity_fn_name"), truncate_dim=settings.get("truncate_dim")
-        )
+        encoder = cls(read_table(folder), **saved_settings(read_settings(folder)))
         encoder.calibration = read_calibration(folder)
         return encoder
 
@@ -109,12 +137,9 @@ class StaticEncoder(NumpyEncoder):
         """Return the concatenated ids of one or more texts, without prompts, and the number of ids per text."""
         table = self.table
         ids, lengths = whole_ids(self._tokenize, texts) if self._by_word is None else self._by_word(texts)
-        if table.dropped is not None:
-            present = ids != table.dropped
-            if not present.all():
-                before = np.concatenate([[0], np.cumsum(present)])  # remaining ids before each position
-                ends = np.cumsum(lengths)
-                ids, lengths = ids[present], before[ends] - before[ends - lengths]
+        if table.dropped is not None and (absent := ids == table.dropped).any():
+            owner = np.repeat(np.arange(len(lengths)), lengths)
+            ids, lengths = ids[~absent], lengths - np.bincount(owner[absent], minlength=len(lengths))
         return (ids, lengths) if table.limit is None else cut(ids, lengths, table.limit, table.cuts_left)
 
     def means(self, ragged: Ragged) -> np.ndarray:
@@ -223,3 +248,134 @@ def _rare(table: StoredTable) -> tuple[list[str], int | None]:
     words = [token.removeprefix("##").removeprefix("▁") for token in tokens if token]
     unknown = getattr(backend.model, "unk_token", None)
     return [*SEPARATORS, *filter(None, words)], None if unknown is None else backend.token_to_id(unknown)
+
+
+# -- the folder --------------------------------------------------------------------------------------------------------
+
+
+def read_table(folder: Path) -> StoredTable:
+    """Read the folder of a StaticEmbedding, with or without Normalize, or of model2vec.
+
+    Raises:
+        ModelError: no such folder, another kind of model, or files that are missing, damaged or inconsistent.
+    """
+    recover(folder)
+    if not folder.is_dir():
+        raise ModelError(
+            f"No such folder: {str(folder)!r}. StaticEncoder loads local folders; use essent.Encoder for hub names."
+        )
+    check_model(str(folder), {})
+    modules, table_folder = read_json(folder / "modules.json", list), folder
+    if modules is None:
+        config = read_json(folder / "config.json") or {}
+        if config.get("model_type") != "model2vec" and "StaticModel" not in (config.get("architectures") or ()):
+            raise _unsupported(
+                folder, "not a static encoder: it has no modules.json, and its config.json is not model2vec's"
+            )
+        normalized = bool(config.get("normalize"))
+    else:
+        _require_static(folder, modules)
+        table_folder, normalized = folder / str(modules[0].get("path", "")), len(modules) > 1
+    try:
+        tokenizer = Tokenizer.from_file(str(table_folder / "tokenizer.json"))
+    except Exception as error:  # tokenizers raises the bare class
+        raise ModelError(f"Cannot read the tokenizer {table_folder / 'tokenizer.json'}: {error}") from error
+    unknown = unknown_token(tokenizer) if modules is None else None  # model2vec removes it, StaticEmbedding counts it
+    truncation = tokenizer.truncation or {}
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    tokens = 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+    rows, mapping, weights = _read_arrays(folder, table_folder / "model.safetensors", tokens)
+    return StoredTable(
+        rows,
+        tokenizer,
+        tokens,
+        mapping,
+        weights,
+        unit=normalized,
+        dropped=None if unknown is None else tokenizer.token_to_id(unknown),
+        limit=int(truncation["max_length"]) if truncation else None,
+        cuts_left=str(truncation.get("direction")).lower() == "left",
+        empty=None if modules is None else _read_empty_text_vector(folder, rows.shape[1]),
+    )
+
+
+def _unsupported(folder: Path, problem: str) -> ModelError:
+    return ModelError(
+        f"{str(folder)!r} is {problem}. StaticEncoder loads the output of essent distill, sentence-transformers' "
+        "StaticEmbedding with or without Normalize, and model2vec's folders. Load other models with "
+        f"essent.Encoder({str(folder)!r})."
+    )
+
+
+def _require_static(folder: Path, modules: list[dict[str, Any]]) -> None:
+    """Raise ModelError unless the modules are StaticEmbedding and possibly Normalize, of sentence embeddings."""
+    kinds = [str(module.get("type", "")).rpartition(".")[2] for module in modules]
+    if kinds[:1] != ["StaticEmbedding"] or set(kinds[1:]) - {"Normalize"}:
+        raise _unsupported(folder, f"a model of {' and '.join(kinds) or 'no modules'}")
+    for module in modules[1:]:
+        names = read_json(folder / str(module.get("path", "")) / "config.json") or {}
+        if set(names.values()) - {"sentence_embedding", None}:
+            raise _unsupported(folder, f"a model whose Normalize works on {names}")
+
+
+def _read_arrays(folder: Path, path: Path, tokens: int) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Return rows, mapping and weights, after checking that every id has a row and that all values are finite."""
+    if not path.is_file():
+        raise _unsupported(folder, f"without {path.name} in {str(path.parent)!r}")
+    tensors = _read_tensors(path, (*NAMES, "mapping", "weights"))
+    name = next((name for name in NAMES if name in tensors), None)
+    if name is None:
+        raise ModelError(f"{path} contains no table of token vectors, named {' or '.join(NAMES)}.")
+    rows, mapping, weights = tensors[name], tensors.get("mapping"), tensors.get("weights")
+    if rows.ndim != 2 or 0 in rows.shape:
+        raise ModelError(f"{path}: the table of token vectors must have the shape (V,D), got {rows.shape}.")
+    if rows.dtype not in STORED_TYPES:
+        rows = rows.astype(np.float32)
+    if name == NAMES[0]:  # a StaticEmbedding ignores both
+        mapping = weights = None
+    by_token = {"rows": rows if mapping is None else None, "entries of mapping": mapping, "weights": weights}
+    for kind, array in by_token.items():
+        if array is not None and len(array) < tokens:
+            raise ModelError(
+                f"{str(folder)!r}: the tokenizer has ids up to {tokens - 1}, but the table only {len(array)} {kind}. "
+                "They do not belong together."
+            )
+        if array is not None and kind != "rows" and array.ndim != 1:
+            raise ModelError(f"{str(folder)!r}: {kind} must have the shape (V,), got {array.shape}.")
+    if mapping is not None and not 0 <= mapping.min() <= mapping.max() < len(rows):
+        raise ModelError(
+            f"{str(folder)!r}: mapping contains rows {mapping.min()} to {mapping.max()}: must be 0 to {len(rows) - 1}."
+        )
+    for kind, array in (("vectors", rows), ("weights", weights)):
+        if array is not None and array.dtype != np.int8 and not np.isfinite([array.min(), array.max()]).all():
+            bad = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))[0])
+            raise ModelError(f"{str(folder)!r}: token {kind} contain NaN or infinite values, first in row {bad}.")
+    return (
+        rows,
+        None if mapping is None else mapping.astype(np.int32),
+        None if weights is None else weights.astype(np.float32),
+    )
+
+
+def _read_empty_text_vector(folder: Path, dimensions: int) -> np.ndarray | None:
+    """Return the vector of a text without tokens, if essent saved the folder."""
+    path = folder / "essent" / "state.safetensors"
+    vector = _read_tensors(path, ("empty",)).get("empty") if path.is_file() else None
+    if vector is not None and (vector.shape != (dimensions,) or not np.issubdtype(vector.dtype, np.floating)):
+        raise ModelError(
+            f"{str(folder)!r}: the vector of a text without tokens must be ({dimensions},) floats like the others, got "
+            f"{vector.shape} {vector.dtype}."
+        )
+    if vector is not None and not np.isfinite(vector).all():
+        raise ModelError(f"{str(folder)!r}: the vector of a text without tokens contains NaN or infinite values.")
+    return vector
+
+
+def _read_tensors(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """Return those of the named arrays that a file contains."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return {name: file.get_tensor(name) for name in set(file.keys()).intersection(names)}
+    except (SafetensorError, OSError, TypeError, ValueError) as error:  # TypeError: a type that NumPy lacks (bfloat16)
+        raise ModelError(f"Cannot read {path} without torch: {error}. Try essent.Encoder.") from error

@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,37 +32,6 @@ SAMPLE_SECONDS = 0.5  # no larger sample is timed after one that takes so long
 CHARACTERS = 4  # per token: texts are truncated, so that longer ones take no longer
 
 
-@dataclass
-class Settings:
-    """Settings of the pass over a corpus.
-
-    Attributes:
-        layers: the layers to average, from 0…L; None averages all.
-        unseen: vectors of tokens that the corpus lacks: `alone` (the model's state of the token between its special
-            tokens), `static` (its row of the input table, shifted and scaled to the mean and spread of the averages),
-            `zero`, `mean` (over all positions of all tokens), or `auto`: `alone` if it takes no more tokens than the
-            texts, or than a vocabulary of 50,000 tokens; otherwise `static`.
-        state: checkpoint file for resuming a killed run; None writes none.
-        renew: start over if `state` belongs to another run or cannot be read, instead of raising an error.
-        every: seconds of work that a kill may lose.
-        batch_size: size of a batch: 32 holds as many tokens as 32 texts of 64 tokens.
-        precision: arithmetic of the model, see `essent._core.machine`; sums are always in float64.
-        progress: show a bar, or lines if standard error is a file or pipe.
-        note: called with a line about the estimated time (some texts are timed for it), the text at which a run
-            resumes, and tokens that do not occur; None times no texts.
-    """
-
-    layers: Sequence[int] | None = None
-    unseen: str = "auto"
-    state: Path | None = None
-    renew: bool = False
-    every: float = 60.0
-    batch_size: int = 32
-    precision: str = machine.AUTO
-    progress: bool = False
-    note: Callable[[str], object] | None = None
-
-
 class Gathered(NamedTuple):
     """Averages over contexts, the teacher's vectors (N,K) or None without a teacher, and the held-out texts."""
 
@@ -75,54 +43,72 @@ class Gathered(NamedTuple):
 def average_contexts(
     backbone: Backbone,
     texts: Sequence[str],
-    settings: Settings | None = None,
     plan: Plan | None = None,
     is_held_out: np.ndarray | None = None,
+    *,
+    layers: Sequence[int] | None = None,
+    unseen: str = AUTO,
+    state: Path | None = None,
+    renew: bool = False,
+    every: float = 60.0,
+    batch_size: int = 32,
+    progress: bool = False,
+    note: Callable[[str], object] | None = None,
 ) -> Gathered:
     """Average the states of every token, special tokens included, over its occurrences in texts without a template.
 
     Args:
         backbone: the model.
         texts: the corpus; duplicates count as often as they occur.
-        settings: settings of the pass.
         plan: the teacher, a recipe whose pooled vectors of the same texts are computed: in the same pass, or with one
             more pass per template.
         is_held_out: texts (N,) without which the averages are computed as well; None holds none out.
+        layers: the layers to average, from 0…L; None averages all.
+        unseen: vectors of tokens that the corpus lacks: `alone` (the model's state of the token between its special
+            tokens), `static` (its row of the input table, shifted and scaled to the mean and spread of the averages),
+            `zero`, `mean` (over all positions of all tokens), or `auto`: `alone` if it takes no more tokens than the
+            texts, or than a vocabulary of 50,000 tokens; otherwise `static`.
+        state: checkpoint file for resuming a killed run; None writes none.
+        renew: start over if `state` belongs to another run or cannot be read, instead of raising an error.
+        every: seconds of work that a kill may lose.
+        batch_size: size of a batch: 32 holds as many tokens as 32 texts of 64 tokens.
+        progress: show a bar, or lines if standard error is a file or pipe.
+        note: called with a line about the estimated time (some texts are timed for it), the text at which a run
+            resumes, and tokens that do not occur; None times no texts.
 
     Raises:
         InputError: no texts, a layer that the model lacks, or an unknown value of `unseen`.
         DataError: `state` belongs to another run (other texts, another model or other settings), without `renew`.
         ModelError: a static model, which has no states.
     """
-    settings = settings or Settings()
     corpus = check_texts(texts)
-    layers = _check_layers(backbone, corpus, settings)
-    note = settings.note or (lambda message: None)
+    layers = _check_layers(backbone, corpus, layers, unseen)
+    notify = note or (lambda message: None)
     held_out = np.zeros(len(corpus), dtype=bool) if is_held_out is None else is_held_out
-    sums = Sums(backbone, plan, layers, corpus, held_out, settings.batch_size)
+    sums = Sums(backbone, plan, layers, corpus, held_out, batch_size)
     identity = {  # a checkpoint is resumed only by a run with the same values
         "texts": hashlib.sha256(json.dumps(corpus).encode()).hexdigest(),
         "model": digest_of_backbone(backbone),
         "settings": json.dumps(
-            [layers, PORTION, settings.batch_size, int(held_out.sum()), "" if plan is None else plan.recipe.digest()]
+            [layers, PORTION, batch_size, int(held_out.sum()), "" if plan is None else plan.recipe.digest()]
         ),
     }
-    checkpoint = Checkpoint(settings.state, identity, settings.every)
-    checkpoint.resume(sums, settings.renew)
+    checkpoint = Checkpoint(state, identity, every)
+    checkpoint.resume(sums, renew)
     backbone.eval()
     with torch.inference_mode():
         if sums.done:
-            note(f"Resuming after {sums.done:,} of {sums.total:,} texts.")
-        if settings.note is not None and sums.done < sums.total:
-            note(_estimate(sums, settings.unseen))
-        with text_progress(sums.total, settings.progress, sums.done, "Contexts") as advance:
+            notify(f"Resuming after {sums.done:,} of {sums.total:,} texts.")
+        if note is not None and sums.done < sums.total:
+            note(_estimate(sums, unseen))
+        with text_progress(sums.total, progress, sums.done, "Contexts") as advance:
             for count in sums.read_texts():
                 checkpoint.after_batch(sums)
                 advance(count)
         tokens = tokens_to_run(sums)
-        rule = choose_rule(settings.unseen, tokens, sums, note)
+        rule = choose_rule(unseen, tokens, sums, notify)
         if rule == ALONE:
-            with text_progress(len(tokens), settings.progress, sums.tokens_alone, "Tokens", "token") as advance:
+            with text_progress(len(tokens), progress, sums.tokens_alone, "Tokens", "token") as advance:
                 for count in sums.read_alone(tokens):
                     checkpoint.after_batch(sums)
                     advance(count)
@@ -138,26 +124,26 @@ def average_contexts(
     return Gathered(contexts, sums.vectors, HeldOut(held_out, sums.held_out_tokens, averages))
 
 
-def _check_layers(backbone: Backbone, texts: list[str], settings: Settings) -> list[int]:
+def _check_layers(backbone: Backbone, texts: list[str], layers: Sequence[int] | None, unseen: str) -> list[int]:
     """Check model, texts and settings, and return the layers in order."""
     if backbone.only_static:
         raise ModelError("A static model has no contextual states to average. Use a transformer.")
     if not texts:
         raise InputError("There are no texts to average over.")
-    if settings.unseen not in UNSEEN:
-        raise InputError(f"unseen={settings.unseen!r}: must be one of {', '.join(UNSEEN)}.")
+    if unseen not in UNSEEN:
+        raise InputError(f"unseen={unseen!r}: must be one of {', '.join(UNSEEN)}.")
     width = int(backbone.static_table.shape[1])
-    if settings.unseen == STATIC and width != backbone.dimensions:
+    if unseen == STATIC and width != backbone.dimensions:
         raise InputError(
             f"unseen='static': the model's input table has {width} dimensions, but its states {backbone.dimensions}. "
             "Use alone, zero or mean."
         )
-    layers = sorted(set(range(backbone.last + 1) if settings.layers is None else settings.layers))
-    if wrong := [layer for layer in layers if layer not in range(backbone.last + 1)]:
+    chosen = sorted(set(range(backbone.last + 1) if layers is None else layers))
+    if wrong := [layer for layer in chosen if layer not in range(backbone.last + 1)]:
         raise InputError(f"Layer {wrong[0]!r} does not exist: the model has layers 0 to {backbone.last}.")
-    if not layers:
+    if not chosen:
         raise InputError("layers=[] contains no layer. Omit layers= to average all.")
-    return layers
+    return chosen
 
 
 def _estimate(sums: Sums, unseen: str) -> str:

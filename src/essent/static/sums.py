@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from essent.model.template import make_frame
 from essent.recipe.tokens.ids import Frame, batches, count_tokens, framed_ids, pad, portions
 from essent.recipe.types import RequiredOutputs
 
+COUNTS = {"count": "count", "frequency": "document_frequency", "held_out.count": "held_out_count"}
 PORTION = 4096  # texts whose ids are in memory at a time, and whose batches are sorted by length
 
 # -- held-out texts ---------------------------------------------------------------------------------------------------
@@ -100,17 +102,13 @@ class Sums:
         self.frame = make_frame(backbone.tokenizer, None)
         self.frames = [self.frame, *(frame for frame in (() if plan is None else plan.frames) if frame != self.frame)]
         self.stats = {} if plan is None else count_frames(backbone, [plan], texts)
-        rows, device = len(backbone.vocabulary), backbone.static_table.device
-        self.tables = {
-            layer: torch.zeros(rows, backbone.dimensions, dtype=torch.float64, device=device) for layer in layers
-        }
+        rows = len(backbone.vocabulary)
         self.count, self.document_frequency, self.held_out_count = (np.zeros(rows, np.int64) for _ in range(3))
         held_out = [text for text, held in zip(texts, is_held_out, strict=True) if held]
         self.held_out_tokens = np.array(sorted({i for ids in self._ids(self.frame, held_out) for i in ids}), np.int64)
-        self.held_out_tables = {
-            layer: torch.zeros(len(self.held_out_tokens), backbone.dimensions, dtype=torch.float64, device=device)
-            for layer in layers
-        }
+        zeros = partial(torch.zeros, dtype=torch.float64, device=backbone.static_table.device)
+        self.tables = {layer: zeros(rows, backbone.dimensions) for layer in layers}
+        self.held_out_tables = {layer: zeros(len(self.held_out_tokens), backbone.dimensions) for layer in layers}
         self.vectors = None if plan is None else np.zeros((len(texts), plan.width), np.float32)
         self.alone = {layer: np.zeros((0, backbone.dimensions), np.float32) for layer in layers}
         self.done = self.tokens_alone = 0
@@ -120,14 +118,7 @@ class Sums:
         """The number of texts over all passes."""
         return len(self.texts) * len(self.frames)
 
-    @property
-    def texts_begun(self) -> int:
-        """The number of texts in portions of which a vector is computed."""
-        return min(len(self.texts), -(-self.done // PORTION) * PORTION)
-
     def _ids(self, frame: Frame, texts: Sequence[str]) -> list[list[int]]:
-        if not texts:
-            return []
         return framed_ids(self.backbone.tokenizer, frame, list(texts), self.backbone.max_seq_length)
 
     def read_texts(self) -> Iterator[int]:
@@ -222,14 +213,13 @@ class Checkpoint:
         if self.path is None:
             return
         observed = np.flatnonzero(sums.count)
-        arrays: dict[str, np.ndarray] = {"seen": observed, "count": sums.count, "frequency": sums.document_frequency}
-        arrays["held_out.count"] = sums.held_out_count
+        arrays = {name: getattr(sums, attribute) for name, attribute in COUNTS.items()}
         for layer, table in sums.tables.items():
             arrays[f"layer.{layer}"] = table.cpu().numpy()[observed]
             arrays[f"held_out.{layer}"] = sums.held_out_tables[layer].cpu().numpy()
             arrays[f"alone.{layer}"] = sums.alone[layer][: sums.tokens_alone]
         if sums.vectors is not None:
-            arrays["vectors"] = sums.vectors[: sums.texts_begun]
+            arrays["vectors"] = sums.vectors[: -(-sums.done // PORTION) * PORTION]  # of the portions that are begun
         with replacing_file(self.path) as temporary:
             save_file(arrays, temporary, metadata={**self.identity, "done": str(sums.done)})
 
@@ -254,13 +244,11 @@ class Checkpoint:
                         "same ones, choose another path, or delete the file."
                     )
                 arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  not a dictionary
-            done, count, frequency = int(metadata["done"]), arrays["count"], arrays["frequency"]
-            observed, held_out_count = torch.from_numpy(arrays["seen"]), arrays["held_out.count"]
-            tables, held_out_tables = (
-                {layer: torch.from_numpy(arrays[f"{name}.{layer}"]) for layer in sums.tables}
-                for name in ("layer", "held_out")
+            observed = torch.from_numpy(np.flatnonzero(arrays["count"]))
+            tables, held_out_tables, alone = (
+                {layer: arrays[f"{name}.{layer}"] for layer in sums.tables} for name in ("layer", "held_out", "alone")
             )
-            alone = {layer: arrays[f"alone.{layer}"] for layer in sums.tables}
+            counts, done = {attribute: arrays[name] for name, attribute in COUNTS.items()}, int(metadata["done"])
             if sums.vectors is not None:
                 sums.vectors[: len(arrays["vectors"])] = arrays["vectors"]
         except (OSError, ValueError, KeyError, SafetensorError) as error:
@@ -270,7 +258,8 @@ class Checkpoint:
                 raise
             raise DataError(f"Cannot read {path} ({error!r}). Delete it to start over.") from error
         for layer, table in sums.tables.items():
-            table[observed.to(table.device)] = tables[layer].to(table.device)
-            sums.held_out_tables[layer].copy_(held_out_tables[layer])
-        sums.count, sums.document_frequency, sums.held_out_count = count, frequency, held_out_count
+            table[observed.to(table.device)] = torch.from_numpy(tables[layer]).to(table.device)
+            sums.held_out_tables[layer].copy_(torch.from_numpy(held_out_tables[layer]))
+        for attribute, count in counts.items():
+            setattr(sums, attribute, count)
         sums.alone, sums.tokens_alone, sums.done = alone, len(next(iter(alone.values()))), done

@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import chain
+from functools import cached_property, partial
+from itertools import chain, compress
 from numbers import Real
 from typing import Any, cast
 
@@ -26,11 +26,11 @@ from essent._core.arguments import check_size
 from essent.encoder.stock_modules import STORED
 from essent.errors import InputError, RecipeError
 from essent.recipe.contexts import Contexts
-from essent.recipe.layers import Mix, parse_mix, resolve
+from essent.recipe.layers import parse_mix, resolve
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.affine import AffineShaper
 from essent.recipe.shaping.chain import Chain
-from essent.recipe.tokens.ids import Vocabulary, fast_backend, text_ids, unknown_token
+from essent.recipe.tokens.ids import Vocabulary, count_tokens, fast_backend, text_ids, unknown_token
 from essent.recipe.types import CorpusStats
 from essent.recipe.weighting.base import ByToken, weightings
 from essent.static.sums import HeldOut
@@ -73,17 +73,18 @@ class Choice:
         return f"layers={self.layers} weights={self.weights}, {fit}" + (f" | {self.shaping}" if self.shaping else "")
 
 
-def parse_layers(layers: str) -> Mix:
-    """Parse a mix of layers 0 … L.
+def mixed_layers(layers: str, last: int = 1) -> list[tuple[int, float]]:
+    """Return the numbers and factors of a mix of layers 0 … L; without `last`, which is L, only check the mix.
 
     Raises:
         RecipeError: a source that is not a layer.
     """
-    mix = parse_mix(layers)
-    for name, _ in mix:
-        source = resolve(name, 1)
+    mix = []
+    for name, factor in parse_mix(layers):
+        source = resolve(name, last)
         if not isinstance(source.key, int) or source.debiased:
             raise RecipeError(f"layers={layers}: {name!r} is not a layer. A table is made of layers 0 to L.")
+        mix.append((source.key, factor))
     return mix
 
 
@@ -99,7 +100,7 @@ def check_choice(choice: Choice, dtype: str = "float32", dimensions: int | None 
     ridge = choice.ridge
     if ridge is not None and not (isinstance(ridge, Real) and not isinstance(ridge, bool) and 0 < ridge < math.inf):
         raise InputError(f"ridge={ridge!r}: must be a positive number such as 0.1, or None for averages without a fit.")
-    parse_layers(choice.layers)
+    mixed_layers(choice.layers)
     for spec in choice.weights.split("*"):
         if spec.strip() != "uniform" and not isinstance(weightings.create(spec), ByToken):
             raise RecipeError(f"weights={choice.weights}: {spec.strip()} is not a fixed weight per token.")
@@ -123,7 +124,7 @@ class Material:
     Attributes:
         tokenizer: the static encoder's tokenizer, without special tokens around a text.
         contexts: averages of all requested layers.
-        vectors: the model's sentence vectors (N,D), or None.
+        vectors: the model's sentence vectors (N,D).
         texts: the corpus.
         token_counts: matrix of texts × tokens (N,V), see `bag_matrix`.
         stats: token counts, without special tokens around the texts.
@@ -133,7 +134,7 @@ class Material:
 
     tokenizer: Any
     contexts: Contexts
-    vectors: np.ndarray | None
+    vectors: np.ndarray
     texts: list[str]
     token_counts: sparse.csr_matrix
     stats: CorpusStats
@@ -146,13 +147,7 @@ class Material:
         return len(self.stats.count)
 
     def table(self, choice: Choice, *, progress: bool = False) -> np.ndarray:
-        """Compute the table (V,K) of a choice; the row of the unknown token is zero.
-
-        Raises:
-            RecipeError: weights that are not by token, or shaping that is not affine.
-            InputError: a fit without sentence vectors.
-        """
-        check_choice(choice)
+        """Compute the table (V,K) of a choice that is checked; the row of the unknown token is zero."""
         key = (choice.layers, choice.weights, choice.ridge)
         if key not in self.fits:
             self.fits = {key: self._fit(choice, progress)}  # cache the last fit: all shapings share it
@@ -169,25 +164,20 @@ class Material:
         Its contexts retain the counts of all texts, which no table reads.
         """
         assert self.held_out is not None  # noqa: S101
-        others, stats = ~self.held_out.is_held_out, self.stats
+        is_held_out, stats = self.held_out.is_held_out, self.stats
         tables = {}
-        for layer in {resolve(name, self.contexts.last).layer for name, _ in parse_layers(layers)}:
+        for layer, _ in mixed_layers(layers, self.contexts.last):
             tables[layer] = self.contexts.table(layer).copy()
             tables[layer][self.held_out.tokens] = self.held_out.averages[layer]
-        held_out = [text for text, is_other in zip(self.texts, others, strict=True) if not is_other]
-        ids = np.fromiter(chain.from_iterable(text_ids(self.tokenizer, held_out)), np.int64)
-        token_counts = self.token_counts[others]
+        texts, held_out = ([*compress(self.texts, rows)] for rows in (~is_held_out, is_held_out))
+        less = count_tokens(partial(text_ids, self.tokenizer), held_out, self.rows)
         return replace(
             self,
             contexts=replace(self.contexts, tables=tables),
-            vectors=None if self.vectors is None else self.vectors[others],
-            texts=[text for text, is_other in zip(self.texts, others, strict=True) if is_other],
-            token_counts=token_counts,
-            stats=CorpusStats(
-                token_counts.shape[0],
-                token_counts.getnnz(axis=0).astype(np.int64),
-                stats.count - np.bincount(ids, minlength=self.rows),
-            ),
+            vectors=self.vectors[~is_held_out],
+            texts=texts,
+            token_counts=self.token_counts[~is_held_out],
+            stats=CorpusStats(len(texts), stats.document_frequency - less.document_frequency, stats.count - less.count),
             held_out=None,
             fits={},
         )
@@ -195,19 +185,15 @@ class Material:
     def _fit(self, choice: Choice, progress: bool) -> np.ndarray:
         """Return the weighted averages, fitted to the sentence vectors unless ridge is None: (V,D) float32."""
         layers = [
-            np.float32(factor) * self.contexts.table(resolve(name, self.contexts.last).layer)[: self.rows]
-            for name, factor in parse_layers(choice.layers)
+            np.float32(factor) * self.contexts.table(layer)[: self.rows]
+            for layer, factor in mixed_layers(choice.layers, self.contexts.last)
         ]
         specs = [spec.strip() for spec in choice.weights.split("*") if spec.strip() != "uniform"]
-        factors = [cast("ByToken", weightings.create(spec)).table(self.vocabulary, self.stats) for spec in specs]
+        vocabulary = Vocabulary(self.tokenizer, self.rows)
+        factors = [cast("ByToken", weightings.create(spec)).table(vocabulary, self.stats) for spec in specs]
         weights = np.prod([np.ones(self.rows), *factors], axis=0).astype(np.float32)  # (V,)
         rows = np.sum(layers, axis=0) * weights[:, None]
         if choice.ridge is not None:
-            if self.vectors is None:
-                raise InputError(
-                    f"ridge={choice.ridge} needs the model's sentence vectors, which were not collected. Use "
-                    "ridge=None."
-                )
             rows = fit_rows(self.token_counts, self.vectors, rows, choice.ridge, progress=progress)
         return self._without_unknown(rows.astype(np.float32))
 
@@ -223,11 +209,6 @@ class Material:
         backend = fast_backend(self.tokenizer)
         token = unknown_token(backend)
         return None if token is None else backend.token_to_id(token)
-
-    @cached_property
-    def vocabulary(self) -> Vocabulary:
-        """The tokens of the table by id."""
-        return Vocabulary(self.tokenizer, self.rows)
 
 
 # -- the fit ----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: write and check them, resume from one, save one on Ctrl-C.
+"""Checkpoints of a run: write and check them, resume from one, save one on Ctrl-C; the progress of the steps.
 
 transformers' trainer writes a checkpoint file by file. When the last file is on the disk, the digests of all files
 are written (`essent._core.folders`). A checkpoint without digests, or with other files, is incomplete.
@@ -13,15 +13,18 @@ import math
 import os
 import shutil
 import signal
+import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from transformers import TrainerCallback, TrainerState
+from transformers import ProgressCallback, TrainerCallback, TrainerState
 
 from essent._core.atomic import remove_leftovers, sync, sync_tree, write_json
+from essent._core.display import FIRST_LINE, LINE_INTERVAL, duration
 from essent._core.folders.files import DIGESTS, MEND, check_digests, listed_names, write_digests
 from essent.errors import DataError, EssentError, ModelError, TrainingError
 from essent.training.device import retained_memory
@@ -55,11 +58,8 @@ def check_unfinished(output: Path) -> None:
 
 def _numbered(folder: Path) -> list[Path]:
     """Return the checkpoints, complete or not, sorted by step."""
-    return sorted((path for path in folder.glob("checkpoint-*") if path.name[11:].isdigit()), key=_step_of)
-
-
-def _step_of(checkpoint: Path) -> int:
-    return int(checkpoint.name.removeprefix("checkpoint-"))
+    paths = (path for path in folder.glob("checkpoint-*") if path.name[11:].isdigit())
+    return sorted(paths, key=lambda path: int(path.name[11:]))
 
 
 def is_whole(checkpoint: Path) -> bool:
@@ -143,14 +143,21 @@ def checkpoint_note(folder: Path) -> str:
     return f"The last valid checkpoint is {checkpoint}." if checkpoint else "There is no checkpoint yet."
 
 
-def where_it_goes_on(output: Path, checkpoint: Path | None, steps: int) -> str:
-    """Return a line about a resumed run: its step and number of steps, or that there is nothing to resume."""
-    if checkpoint is None:
-        return f"{output} has no checkpoint to resume from: the run starts at step 0."
-    done = _step_of(checkpoint)
-    if done >= steps:
-        return f"{output}: all {steps} steps are done. Increase max_steps or epochs to extend the run."
-    return f"{output}: resuming after step {done} of {steps}."
+@contextlib.contextmanager
+def naming_checkpoint(problem: str, folder: Path) -> Iterator[None]:
+    """Name the last valid checkpoint in `folder` if a file cannot be written in this block, for example to a full disk.
+
+    Raises:
+        TrainingError: begins with the problem; the checkpoints remain.
+    """
+    try:
+        yield
+    except EssentError:
+        raise
+    except WRITE_ERRORS as error:
+        raise TrainingError(
+            f"{problem}: {error}. {checkpoint_note(folder)} Free some disk space and resume."
+        ) from error
 
 
 @contextlib.contextmanager
@@ -158,34 +165,34 @@ def writing_checkpoint(trainer: Any) -> Iterator[None]:
     """Let transformers' trainer write its checkpoint in this block; remove older ones once it is complete.
 
     Raises:
-        TrainingError: the checkpoint cannot be written, for example to a full disk. It is removed, and the error
-            names the last valid checkpoint.
+        TrainingError: the checkpoint cannot be written. It is removed.
     """
     arguments, step = trainer.args, trainer.state.global_step
     folder = Path(str(arguments.output_dir))
     checkpoint, limit = folder / f"checkpoint-{step}", arguments.save_total_limit
     arguments.save_total_limit = None
-    try:
-        if arguments.should_save:
-            shutil.rmtree(checkpoint, ignore_errors=True)  # an incomplete one, of a killed run
-        trainer.accelerator.wait_for_everyone()
-        yield
-        trainer.accelerator.wait_for_everyone()
-        if arguments.should_save:
-            sync_tree(checkpoint)
-            write_digests(checkpoint)  # after the files themselves are on the disk
-            sync(folder)
-            _rotate(checkpoint, limit, trainer.state.best_model_checkpoint)
-    except EssentError:
-        raise
-    except WRITE_ERRORS as error:
-        shutil.rmtree(checkpoint, ignore_errors=True)
-        raise TrainingError(
-            f"Cannot write the checkpoint of step {step} to {folder}: {error}. {checkpoint_note(folder)} "
-            "Free some disk space and resume."
-        ) from error
-    finally:
-        arguments.save_total_limit = limit
+    with naming_checkpoint(f"Cannot write the checkpoint of step {step} to {folder}", folder):
+        try:
+            if arguments.should_save:
+                shutil.rmtree(checkpoint, ignore_errors=True)  # an incomplete one, of a killed run
+            trainer.accelerator.wait_for_everyone()
+            yield
+            trainer.accelerator.wait_for_everyone()
+            if arguments.should_save:
+                sync_tree(checkpoint)
+                write_digests(checkpoint)  # after the files themselves are on the disk
+                sync(folder)
+                _rotate(checkpoint, limit, trainer.state.best_model_checkpoint)
+        except WRITE_ERRORS:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+            raise
+        finally:
+            arguments.save_total_limit = limit
+
+
+def writing_result(output: Path) -> contextlib.AbstractContextManager[None]:
+    """Return the context in which the trained model is written, see `naming_checkpoint`."""
+    return naming_checkpoint(f"Training is finished, but the model cannot be written to {output}", output / CHECKPOINTS)
 
 
 def _rotate(written: Path, limit: int | None, best: str | None) -> None:
@@ -199,24 +206,6 @@ def _rotate(written: Path, limit: int | None, best: str | None) -> None:
     surplus = 0 if limit is None else min(max(len(whole) - limit, 0), len(removable))
     for path in {*checkpoints}.difference(whole).union(removable[:surplus]):
         shutil.rmtree(path, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def writing_result(output: Path) -> Iterator[None]:
-    """Name the last valid checkpoint if the trained model cannot be written in this block.
-
-    Raises:
-        TrainingError: it cannot be written, for example to a full disk; the checkpoints remain.
-    """
-    try:
-        yield
-    except EssentError:
-        raise
-    except WRITE_ERRORS as error:
-        raise TrainingError(
-            f"Training is finished, but the model cannot be written to {output}: {error}. "
-            f"{checkpoint_note(output / CHECKPOINTS)} Free some disk space and resume."
-        ) from error
 
 
 # -- the steps of a run -----------------------------------------------------------------------------------------------
@@ -256,28 +245,86 @@ class GracefulStop(TrainerCallback):
         return control
 
 
-def total_steps(trainer: Any) -> int:
-    """Return the number of steps of the whole run, including those before the checkpoint."""
-    if trainer.args.max_steps > 0:
-        return int(trainer.args.max_steps)
-    return math.ceil(float(trainer.args.num_train_epochs) * len(trainer.get_train_dataloader()))
+class LossBar(ProgressCallback):
+    """The bar of transformers' trainer, with the last loss and validation score beside it, not in lines above it."""
+
+    def on_train_begin(self, *arguments: Any, **parts: Any) -> None:
+        """Open the bar."""
+        super().on_train_begin(*arguments, **parts)
+        self.last_values: dict[str, float] = {}
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **parts: Any) -> None:
+        """Show the loss, or the score of a validation."""
+        labels = {"loss": "loss", f"eval_{str(args.metric_for_best_model).removeprefix('eval_')}": "score"}
+        self.last_values |= {labels[key]: float(value) for key, value in (logs or {}).items() if key in labels}
+        if self.training_bar is not None:
+            self.training_bar.set_postfix(self.last_values)
 
 
-def train_or_resume(trainer: Any, checkpoint: Path | None) -> bool:
+class StepLines(TrainerCallback):
+    """Prints step, loss and time left on standard error, after five seconds and then every half minute.
+
+    Args:
+        last_loss: returns the loss of the last step.
+        clock: returns seconds.
+    """
+
+    def __init__(self, last_loss: Callable[[], float], clock: Callable[[], float] = time.monotonic) -> None:
+        self.last_loss, self.clock = last_loss, clock
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+        """Remember the time and the step at which the run begins or resumes."""
+        self.start_time, self.start_step = self.clock(), state.global_step
+        self.line_time = self.start_time + FIRST_LINE
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+        """Print a line if it is time for one."""
+        seconds, steps_left = self.clock(), state.max_steps - state.global_step
+        if seconds >= self.line_time and steps_left and state.is_world_process_zero:
+            self.line_time = seconds + LINE_INTERVAL
+            step_seconds = (seconds - self.start_time) / (state.global_step - self.start_step)
+            print(  # noqa: T201  a log's line
+                f"Step {state.global_step:,} of {state.max_steps:,}: loss {self.last_loss():.3f}, "
+                f"about {duration(step_seconds * steps_left)} left",
+                file=sys.stderr,
+                flush=True,
+            )
+
+
+def train_or_resume(trainer: Any, checkpoint: Path | None, note: Callable[[str], object] | None = None) -> bool:
     """Run transformers' trainer, from a checkpoint if there is one; return False if no step was left.
 
     When all steps are done, the checkpoint is only loaded: in the middle of an epoch transformers would run one more
     step.
 
+    Args:
+        note: called with a line about the step at which the run starts or resumes.
+
     Raises:
+        DataError: the run is shorter than that of the checkpoint.
         KeyboardInterrupt: the run was stopped, after a checkpoint; names the step.
     """
-    if checkpoint is not None:
-        state = TrainerState.load_from_json(str(checkpoint / STATE))
-        if state.global_step >= total_steps(trainer):
-            trainer.state = state
-            trainer._load_from_checkpoint(str(checkpoint))
-            return False
+    output, steps = Path(str(trainer.args.output_dir)).parent, int(trainer.args.max_steps)
+    if steps <= 0:
+        steps = math.ceil(float(trainer.args.num_train_epochs) * len(trainer.get_train_dataloader()))
+    state = TrainerState() if checkpoint is None else TrainerState.load_from_json(str(checkpoint / STATE))
+    if steps < state.max_steps:
+        raise DataError(
+            f"Cannot shorten the run in {output} from {state.max_steps} to {steps} steps. Resume with the same or "
+            "larger max_steps or epochs."
+        )
+    is_done = checkpoint is not None and state.global_step >= steps
+    if note is not None:
+        line = f"resuming after step {state.global_step} of {steps}."
+        if checkpoint is None:
+            line = "no checkpoint to resume from: the run starts at step 0."
+        elif is_done:
+            line = f"all {steps} steps are done. Increase max_steps or epochs to extend the run."
+        note(f"{output}: {line}")
+    if is_done:
+        trainer.state = state
+        trainer._load_from_checkpoint(str(checkpoint))
+        return False
     stop = GracefulStop()
     trainer.add_callback(stop)
     with stop.listening(), retained_memory():

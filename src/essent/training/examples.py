@@ -56,10 +56,8 @@ class Examples:
 
     def digest(self) -> str:
         """SHA-256 of the rows."""
-        total = hashlib.sha256()
-        for row in self.rows:
-            total.update(json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
-        return total.hexdigest()
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in self.rows)
+        return hashlib.sha256(lines.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def as_examples(data: Any) -> Examples:
@@ -84,18 +82,16 @@ def as_examples(data: Any) -> Examples:
                 f"Example {index} is {str(row)[:60]!r} ({type(row).__name__}). All examples must be texts, or all "
                 "pairs or all triplets of texts that are not blank."
             )
-    notes: tuple[str, ...] = ()
-    kind = "pairs" if width > 1 else "texts"
     examples = [tuple(map(mend_surrogates, row)) for row in rows]
-    if kind == "texts":
+    if width < 2:
         examples = list(dict.fromkeys(row for row in examples if row[0].strip()))
-        if omitted := len(rows) - len(examples):
-            notes = (f"{omitted} of {len(rows)} texts excluded: blank or repeated.",)
     if len(examples) < 2:
         raise InputError(
-            f"Contrastive training needs at least two different {kind}, got {len(examples)}: the negatives of a text "
-            "are the others of its batch."
+            f"Contrastive training needs at least two different {'texts' if width < 2 else 'pairs'}, got "
+            f"{len(examples)}: the negatives of a text are the others of its batch."
         )
+    omitted = len(rows) - len(examples)
+    notes = (f"{omitted} of {len(rows)} texts excluded: blank or repeated.",) if omitted else ()
     return Examples(tuple(examples), notes)
 
 
@@ -118,11 +114,8 @@ def read_examples(path: str | Path) -> Examples:
 
 
 def _read_row(row: Row) -> tuple[str, ...]:
-    texts = []
-    for role, names in COLUMNS.items():
-        if role == "negative" and row.column(role, names) is None:
-            continue
-        texts.append(row.text(role, names))
-        if not texts[-1].strip():
-            raise DataError(f"{row.where}: {row.column(role, names)!r} is blank. Remove the row.")
-    return tuple(texts)
+    has_negative = row.column("negative", COLUMNS["negative"]) is not None
+    texts = {role: row.text(role, names) for role, names in COLUMNS.items() if role != "negative" or has_negative}
+    if blank := [role for role, text in texts.items() if not text.strip()]:
+        raise DataError(f"{row.where}: {row.column(blank[0], COLUMNS[blank[0]])!r} is blank. Remove the row.")
+    return tuple(texts.values())

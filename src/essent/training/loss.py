@@ -14,7 +14,7 @@ Source: SimCSE (Gao et al. 2021, eq. 1 and 5); PromptBERT (Jiang et al. 2022, 4.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -28,11 +28,10 @@ from essent.encoder.module import RecipeModule
 from essent.encoder.plan import Plan
 from essent.errors import InputError, RecipeError
 from essent.model.backbone import Backbone
-from essent.model.capabilities import capabilities_of
+from essent.model.capabilities import capabilities_of, check_recipe
 from essent.recipe.tokens.ids import Frame, content_of, framed_ids, pad
 from essent.recipe.types import Tokens
-from essent.training.continuous import replace_module
-from essent.training.projection import ProjectionHead, projection_heads
+from essent.training.parameters import ProjectionHead, projection_heads, replace_module
 from essent.training.settings import Settings
 
 ColumnView = tuple[int, int]  # column of the data, view
@@ -119,18 +118,17 @@ class ViewCollator(SentenceTransformerDataCollator):
 
     backbone: Backbone
     frames: Sequence[Frame]
-    places: Sequence[ColumnView]
+    column_views: Sequence[ColumnView]
     max_seq_length: int = 32
 
     def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the features of a batch of rows, whose columns are in the order of the data."""
         columns = [[str(row[name]) for row in features] for name in features[0]]
         batch: dict[str, Any] = {}
-        longest = self.backbone.max_seq_length
-        for number, (column, view) in enumerate(self.places):
+        for number, (column, view) in enumerate(self.column_views):
             frame = self.frames[view]
             limit = self.max_seq_length * (1 if frame.between is None else 2) + len(frame)
-            limit = limit if longest is None else min(limit, longest)
+            limit = min(limit, self.backbone.max_seq_length or limit)
             ids = framed_ids(self.backbone.tokenizer, frame, columns[column], limit)
             tokens = pad(ids, frame, self.backbone.pad_id)
             batch[f"view{number}_input_ids"] = tokens.ids
@@ -187,9 +185,8 @@ class ContrastiveLoss(nn.Module):
     ) -> None:
         super().__init__()
         self.model: Any = model  # a trainer may replace it by a wrapper
-        self.plans = list(plans)
-        self.tables = nn.ModuleList(plans)  # their buffers move with the loss
-        self.places = tuple(column_views)
+        self.plans: Any = nn.ModuleList(plans)  # their buffers move with the loss
+        self.column_views = tuple(column_views)
         self.projection_head = projection_head
         self.denoised = denoised
         self.temperature = temperature
@@ -205,7 +202,7 @@ class ContrastiveLoss(nn.Module):
 
     def embed(self, features: Sequence[dict[str, Any]]) -> list[torch.Tensor]:
         """Compute the vectors that the loss compares: (B,D) for each item of `features`."""
-        views, head = [view for _, view in self.places], self.projection_head
+        views, head = [view for _, view in self.column_views], self.projection_head
         states = [self._vectors(part, view) for part, view in zip(features, views, strict=True)]
         if not self.denoised:
             return [head(vectors) for vectors in states]
@@ -253,7 +250,10 @@ def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpo
         (2, True, 0.05)
     """
     backbone = encoder.module.backbone
-    settings.check(capabilities_of(backbone))
+    for recipe in (settings.predicts, *settings.views):
+        if settings.row.denoised:
+            recipe = replace(recipe, layers=(("L-bias", 1.0),))
+        check_recipe(recipe, capabilities_of(backbone))
     generator = torch.Generator().manual_seed(settings.seed)
     head = projection_heads[settings.projection_head](backbone.dimensions, backbone.model.config, generator, checkpoint)
     module = ViewedModule(backbone, settings.predicts)
@@ -290,6 +290,6 @@ def make_collator(encoder: Encoder, loss: ContrastiveLoss, max_seq_length: int =
         encoder.preprocess,
         backbone=encoder.module.backbone,
         frames=[plan.frame for plan in loss.plans],
-        places=loss.places,
+        column_views=loss.column_views,
         max_seq_length=max_seq_length,
     )

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
-from transformers import TrainerState
 
 from essent._core.arguments import ModelLike
 from essent._core.atomic import require_replaceable
@@ -24,18 +23,16 @@ from essent._core.texts import distinct_texts
 from essent.encoder.cache import digest_of_backbone
 from essent.encoder.encoder import Encoder
 from essent.encoder.module import RecipeModule
-from essent.errors import DataError, InputError
+from essent.errors import InputError
 from essent.tasks.base import LabeledTask
 from essent.tasks.locate import load_labelled
 from essent.tasks.pairs import PairTask
 from essent.tasks.result import library_versions
 from essent.training import checkpoints
-from essent.training.continuous import free_template, replace_module
 from essent.training.device import find_device, on_device
 from essent.training.examples import Examples, as_examples
-from essent.training.lora import add_adapters, merge_adapters
 from essent.training.loss import make_collator, make_loss
-from essent.training.projection import ProjectionHead
+from essent.training.parameters import ProjectionHead, add_adapters, free_template, merge_adapters, replace_module
 from essent.training.settings import CONTINUOUS, Settings, resolve_settings
 
 logger = logging.getLogger(__name__)
@@ -142,16 +139,8 @@ def train(
         trainer.args.eval_on_start &= resumed is None  # the interrupted run has already evaluated
         if resumed is None:  # otherwise the checkpoint contains the fitted head
             _fit_head(encoder, loss.projection_head, examples, settings.seed)
-        steps = checkpoints.total_steps(trainer)
-        before = 0 if resumed is None else TrainerState.load_from_json(str(resumed / checkpoints.STATE)).max_steps
-        if steps < before:
-            raise DataError(
-                f"Cannot shorten the run in {output} from {before} to {steps} steps. Resume with the same or larger "
-                "max_steps or epochs."
-            )
-        if resume:
-            note(checkpoints.where_it_goes_on(output, resumed, steps))
-        if not checkpoints.train_or_resume(trainer, resumed) and task is not None:  # all steps were done
+        is_trained = checkpoints.train_or_resume(trainer, resumed, note if resume else None)
+        if not is_trained and task is not None:  # all steps were done
             trainer._load_best_model()
         encoder.eval()
         merge_adapters(encoder)
@@ -214,11 +203,11 @@ def _no_library_bars() -> Iterator[None]:
 
     with contextlib.ExitStack() as after:
         if not datasets.are_progress_bars_disabled():
+            datasets.disable_progress_bars()
             after.callback(datasets.enable_progress_bars)
         if transformers_logging.is_progress_bar_enabled():
+            transformers_logging.disable_progress_bar()
             after.callback(transformers_logging.enable_progress_bar)
-        datasets.disable_progress_bars()
-        transformers_logging.disable_progress_bar()
         yield
 
 

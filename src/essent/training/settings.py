@@ -11,10 +11,9 @@ from essent._core.arguments import check_size
 from essent._core.machine import precision_of
 from essent._core.registry import did_you_mean
 from essent.errors import InputError, RecipeError, UnknownNameError
-from essent.model.capabilities import ModelCapabilities, check_recipe
 from essent.recipe.named import MASK
 from essent.recipe.recipe import Recipe, read_field
-from essent.training.projection import projection_heads
+from essent.training.parameters import projection_heads
 
 Row = TypeVar("Row")
 PRECISIONS = ("float32", "bfloat16", "float16")
@@ -111,15 +110,15 @@ class Settings:
     lora: int = 0
 
     def __post_init__(self) -> None:
-        templates = (self.templates,) if isinstance(self.templates, str) else tuple(self.templates)
-        read = [read_field("template", text) for text in templates]
-        if several := [text for text, template in zip(templates, read, strict=True) if not isinstance(template, str)]:
-            raise RecipeError(f"templates={several[0]!r}: training needs one template per view, not a sum or none.")
-        object.__setattr__(self, "templates", tuple(read))
+        names = (self.templates,) if isinstance(self.templates, str) else self.templates
+        templates = tuple(read_field("template", name) for name in names)
+        for name, template in zip(names, templates, strict=True):
+            if not isinstance(template, str):
+                raise RecipeError(f"templates={name!r}: training needs one template per view, not a sum or none.")
+        object.__setattr__(self, "templates", templates)
         for name in ("batch_size", "max_steps", "max_seq_length", "validate_every", "seed", "lora"):
-            if name != "max_steps" or self.max_steps is not None:
-                size = check_size(getattr(self, name), name, least=int(name not in ("seed", "lora")))
-                object.__setattr__(self, name, size)
+            if (size := getattr(self, name)) is not None or name != "max_steps":
+                object.__setattr__(self, name, check_size(size, name, least=int(name not in ("seed", "lora"))))
         for name in ("temperature", "learning_rate", "epochs"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
@@ -149,18 +148,7 @@ class Settings:
     @property
     def views(self) -> tuple[Recipe, ...]:
         """The recipes of the views that the loss compares, before denoising: one per view."""
-        if not self.templates:
-            return (self.predicts,)
-        return tuple(_view(template) for template in self.templates)
-
-    def check(self, capabilities: ModelCapabilities) -> None:
-        """Check that a model can run the recipes.
-
-        Raises:
-            UnsupportedRecipeError: it cannot; names the recipe and what the model supports.
-        """
-        for recipe in (self.predicts, *self.views):
-            check_recipe(replace(recipe, layers=(("L-bias", 1.0),)) if self.row.denoised else recipe, capabilities)
+        return tuple(map(_view, self.templates)) or (self.predicts,)
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as JSON values."""

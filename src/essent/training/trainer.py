@@ -22,12 +22,18 @@ from essent._core.display import can_show_bar
 from essent.encoder.encoder import Encoder
 from essent.errors import InputError, NotFiniteError, TrainingError
 from essent.tasks.base import LabeledTask
-from essent.training.checkpoints import check_checkpoint, checkpoint_note, is_whole, writing_checkpoint
+from essent.training.checkpoints import (
+    LossBar,
+    StepLines,
+    check_checkpoint,
+    checkpoint_note,
+    is_whole,
+    writing_checkpoint,
+)
 from essent.training.device import on_device, quick_dropout
 from essent.training.examples import Examples
-from essent.training.lora import adapter_weights, merged
 from essent.training.loss import ContrastiveLoss, ShuffledBatches, ViewCollator
-from essent.training.progress import LossBar, StepLines
+from essent.training.parameters import adapter_weights, merged
 from essent.training.settings import Settings
 
 HEAD_FILE, ADAPTER_FILE = "projection_head.safetensors", "lora.safetensors"
@@ -73,7 +79,7 @@ def make_trainer(
         arguments._n_gpu = 1
     trainer = ContrastiveTrainer(
         encoder,
-        loss,
+        loss=loss,
         args=arguments,
         train_dataset=datasets.Dataset.from_dict(examples.columns()),
         evaluator=None if task is None else TaskScore(task),
@@ -130,14 +136,13 @@ def exact_forward(model: Any) -> Iterator[None]:
 class ContrastiveTrainer(SentenceTransformerTrainer):
     """The trainer of `essent.training`, for an Encoder with a `ContrastiveLoss`."""
 
-    def __init__(self, encoder: Encoder, loss: ContrastiveLoss, **parts: Any) -> None:
-        super().__init__(model=encoder, loss=loss, **parts)
-        self.encoder, self.contrastive, self.head = encoder, loss, loss.projection_head
-        self.last_loss = float("nan")
+    model: Any  # the encoder
+    loss: Any  # a ContrastiveLoss
+    last_loss = math.nan
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Record the run for the model card, without widgets of random training texts and the bar of computing them."""
-        card: Any = self.model.model_card_data
+        card = self.model.model_card_data
         card.set_widget_examples = lambda dataset: None
         super().add_model_card_callback(default_args_dict)
         del card.set_widget_examples
@@ -175,11 +180,11 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         """
         folder = Path(str(output_dir or self.args.output_dir))
         after = f"After step {self.state.global_step}"
-        for name, weight in self.contrastive.named_parameters():
+        for name, weight in self.loss.named_parameters():
             if not torch.isfinite(weight).all():
                 raise self._broken(f"{after} the weights {name} are not finite.", folder.parent)
-        head = {key: value.contiguous() for key, value in self.head.state_dict().items()}
-        adapters = adapter_weights(self.encoder.module.backbone.model)
+        head = {key: value.contiguous() for key, value in self.loss.projection_head.state_dict().items()}
+        adapters = adapter_weights(self.model.module.backbone.model)
 
         def finish(directory: Path, reason: str) -> None:
             save_file(head, directory / HEAD_FILE)
@@ -187,8 +192,8 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
                 save_file(adapters, directory / ADAPTER_FILE)
 
         try:
-            with exact_forward(self.encoder), torch.random.fork_rng(devices=()), merged(self.encoder):
-                self.encoder.write_folder(folder, "stock", finish)
+            with exact_forward(self.model), torch.random.fork_rng(devices=()), merged(self.model):
+                self.model.write_folder(folder, "stock", finish)
         except NotFiniteError as error:  # finite but huge weights give such vectors
             raise self._broken(f"{after} no vector is finite: {error}", folder.parent) from error
 
@@ -196,13 +201,13 @@ class ContrastiveTrainer(SentenceTransformerTrainer):
         """Load the weights of the encoder, or its adapters, and the head that `_save` wrote."""
         path = Path(resume_from_checkpoint)
         check_checkpoint(path)
-        backbone = self.encoder.module.backbone
-        if (path / ADAPTER_FILE).is_file():  # the model's other weights did not change
-            backbone.model.load_state_dict(load_file(path / ADAPTER_FILE), strict=False)
+        backbone, adapters = self.model.module.backbone, path / ADAPTER_FILE
+        if adapters.is_file():  # the model's other weights did not change
+            backbone.model.load_state_dict(load_file(adapters), strict=False)
         else:
             backbone.model.load_state_dict(Encoder(str(path), device="cpu").module.backbone.model.state_dict())
         backbone.forget_states()  # the last validation cached those of the earlier weights
-        self.head.load_state_dict(load_file(path / HEAD_FILE))
+        self.loss.projection_head.load_state_dict(load_file(path / HEAD_FILE))
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         """Load the optimizer, and set the learning rate for the current length of the run, which may be extended.

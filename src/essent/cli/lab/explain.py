@@ -12,8 +12,7 @@ from essent._core.atomic import write_json
 from essent._core.lazy import optional_import
 from essent.cli import options as opt
 from essent.cli.console import prepare_torch, results, show_lines, show_note
-from essent.cli.files import check_folder, check_output, write_json_file
-from essent.cli.texts import read_files
+from essent.cli.files import check_folder, check_output, read_files, write_json_file
 from essent.errors import InputError, NotFittedError
 from essent.recipe.recipe import Recipe
 

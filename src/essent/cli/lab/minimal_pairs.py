@@ -14,8 +14,7 @@ from essent._core.atomic import write_json
 from essent._core.lazy import check_torch, optional_import
 from essent.cli import options as opt
 from essent.cli.console import is_quiet, prepare_torch, results, show_lines, show_note, wants_progress
-from essent.cli.files import check_output, check_report, write_json_file, write_page
-from essent.cli.texts import listed, read_files
+from essent.cli.files import check_output, check_report, listed, read_files, write_json_file, write_page
 from essent.errors import DataError, MissingDependencyError, VerificationError
 from essent.recipe.recipe import Recipe
 

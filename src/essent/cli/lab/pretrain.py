@@ -10,7 +10,7 @@ from cyclopts import Group, Parameter
 
 from essent.cli import options as opt
 from essent.cli.console import prepare_torch, set_quiet, show_note, wants_progress
-from essent.cli.texts import read_files
+from essent.cli.files import read_files
 from essent.lab.pretrain.settings import Pretraining
 
 LEARNING = Group("Learning", sort_key=1)

@@ -12,8 +12,7 @@ from cyclopts import Parameter
 from essent._core.atomic import write_json
 from essent.cli import options as opt
 from essent.cli.console import prepare_torch, results, show_error, show_lines, show_note, wants_progress
-from essent.cli.files import check_output, write_json_file
-from essent.cli.texts import read_files
+from essent.cli.files import check_output, read_files, write_json_file
 from essent.errors import InputError
 
 if TYPE_CHECKING:

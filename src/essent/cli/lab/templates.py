@@ -11,9 +11,8 @@ from cyclopts.validators import Number
 from essent._core.atomic import write_json
 from essent.cli import options as opt
 from essent.cli.console import prepare_torch, show_lines, show_note, wants_progress
-from essent.cli.files import write_json_file
+from essent.cli.files import expand_groups, read_pairs, write_json_file
 from essent.cli.search import SearchOptions, save_best, show_board
-from essent.cli.texts import expand_groups, read_pairs
 
 GENERATED = "generated.json"  # file in the work folder
 

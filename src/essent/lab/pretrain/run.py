@@ -32,7 +32,6 @@ from essent.lab.pretrain.settings import Pretraining, Start
 from essent.tasks.result import library_versions
 from essent.training import checkpoints
 from essent.training.device import find_device, on_device, quick_dropout
-from essent.training.progress import LossBar
 
 HISTORY = "training.json"
 VALIDATION, LOG = 0.1, 0.01  # default intervals, as shares of the run
@@ -156,10 +155,8 @@ def pretrain(
         processing_class=tokenizer,
     )
     if progress:
-        trainer.add_callback(LossBar())
-    if resume:
-        note(checkpoints.where_it_goes_on(output, resumed, checkpoints.total_steps(trainer)))
-    checkpoints.train_or_resume(trainer, resumed)
+        trainer.add_callback(checkpoints.LossBar())
+    checkpoints.train_or_resume(trainer, resumed, note if resume else None)
     outcome = _outcome(trainer, output)
     metadata |= {
         "new_weights": "all" if start.model is None else new_weights,

@@ -30,7 +30,7 @@ from essent.model.loading import load, read_capabilities
 from essent.recipe.layers import AverageTable
 from essent.recipe.recipe import Recipe
 from essent.selection.evaluation import Bench
-from essent.static.gather import Settings, average_contexts
+from essent.static.gather import average_contexts
 from essent.tasks.geometry import average_cosine
 from essent.tasks.heros import HerosTask, load_heros
 from essent.tasks.locate import load_task
@@ -203,8 +203,8 @@ class _Run:
         corpus = sha256("\0".join(self.corpus).encode("utf-8", "surrogatepass")).hexdigest()
         folder = self.cache / f"contexts-{digest_of_backbone(backbone, layers, corpus)[:16]}"
         if not folder.is_dir():
-            settings = Settings(layers=layers, batch_size=self.passes["batch_size"], progress=self.passes["progress"])
-            average_contexts(backbone, self.corpus, settings)[0].save(folder)
+            passes = {name: self.passes[name] for name in ("batch_size", "progress")}
+            average_contexts(backbone, self.corpus, layers=layers, **passes)[0].save(folder)
         return folder
 
     def score(self, model: str, jobs: Sequence[_Job]) -> None:

@@ -1,4 +1,4 @@
-"""Decoders: all weights or LoRA; adapters against their formula, merged in what is saved, and resumed exactly."""
+"""Few parameters: adapters against their formula, merged in what is saved, and resumed exactly; free template words."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
 from training_helpers import SMALL, TEXTS, training_record
 
-from essent import Encoder, verify
-from essent.errors import InputError, MissingDependencyError
+from essent import Encoder, Recipe, verify
+from essent.errors import EssentError, InputError, MissingDependencyError, UnsupportedRecipeError
 from essent.tasks.pairs import PairTask
-from essent.training.lora import adapter_weights, add_adapters, merged
+from essent.training.parameters import adapter_weights, add_adapters, free_template, merged
 from essent.training.run import train
+from essent.training.settings import BERT_TEMPLATES, ROBERTA_TEMPLATES
 
 PAIRS = list(zip(TEXTS, TEXTS[1:], TEXTS[2:], strict=False))
 SETTINGS: dict[str, Any] = {**SMALL, "max_steps": 4, "validate_every": 2}
@@ -81,10 +83,10 @@ def test_a_resumed_run_gives_the_same_bytes(folder_of: Callable[[str], Path], tm
     shutil.copytree(tmp_path / "whole", tmp_path / "broken")
     shutil.rmtree(tmp_path / "broken" / "checkpoints" / "checkpoint-4")
     train(folder_of("llama"), TEXTS, "prompteol", output=tmp_path / "broken", resume=True, **settings)
-    uninterrupted, resumed = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "broken"))
-    assert uninterrupted == resumed
+    whole, resumed = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "broken"))
+    assert whole == resumed
     checkpoint = tmp_path / "whole" / "checkpoints" / "checkpoint-2"
-    np.testing.assert_allclose(Encoder(str(checkpoint)).encode(TEXTS), verified(checkpoint), atol=1e-6)
+    assert verify(str(checkpoint)).passed
     optimizer = torch.load(checkpoint / "optimizer.pt", weights_only=True)["state"]
     adapters = load_file(checkpoint / "lora.safetensors")
     assert sorted(tuple(s["exp_avg"].shape) for s in optimizer.values()) == sorted(
@@ -95,15 +97,75 @@ def test_a_resumed_run_gives_the_same_bytes(folder_of: Callable[[str], Path], tm
     assert {name for name in own if not torch.equal(own[name], saved[name])} == adapted
 
 
-def verified(folder: Path) -> np.ndarray:
-    assert verify(str(folder)).passed
-    return Encoder(str(folder)).encode(TEXTS)
+# -- continuous templates ---------------------------------------------------------------------------------------------
+
+CASES = {
+    "bert": BERT_TEMPLATES[1],
+    "roberta": ROBERTA_TEMPLATES[0],
+    "modernbert": ROBERTA_TEMPLATES[1],
+    "xlm-roberta": '"{text}" means [MASK]',
+}
 
 
-def test_refusals(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match="lora=4: the preset 'optiprompt' freezes the model"):
-        train(bert, TEXTS, "optiprompt", output=tmp_path / "out", lora=4, **SMALL)
+@pytest.mark.parametrize("family", CASES)
+def test_before_training_nothing_has_changed(family: str, folder_of: Callable[[str], Path], tmp_path: Path) -> None:
+    """The rows begin as copies: the free template gives the vectors of the written one, also in plain ST."""
+    template = CASES[family].replace("{text}", "{tokens}")
+    words = Encoder(str(folder_of(family)), Recipe(template=template, weights=("mask",)))
+    encoder = Encoder(str(folder_of(family)), "mean")
+    assert free_template(encoder, [CASES[family]]).count("[V") > 1
+    expected = words.encode([*TEXTS, "", "[V1] [MASK]"])
+    np.testing.assert_allclose(encoder.encode([*TEXTS, "", "[V1] [MASK]"]), expected, atol=1e-6)
+    encoder.save(str(tmp_path))
+    assert set(verify(str(tmp_path)).differences) == {"essent", "sentence-transformers"}
+
+
+@pytest.mark.slow
+def test_only_the_template_is_trained(bert: Path, dev: PairTask, tmp_path: Path) -> None:
+    settings = {**SMALL, "learning_rate": 1e-2, "max_steps": 4, "validate_every": 2}
+    encoder = train(bert, TEXTS, "optiprompt", output=tmp_path / "run", validate=dev, **settings)
+    before = Encoder(str(bert), "mean").module.backbone.model.state_dict()
+    after = load_file(tmp_path / "run" / "model.safetensors")
+    words = "embeddings.word_embeddings.weight"
+    tokenizer = encoder.module.backbone.tokenizer
+    known = [index for token, index in tokenizer.get_vocab().items() if not token.startswith("[V")]
+    free = [index for token, index in tokenizer.get_vocab().items() if token.startswith("[V")]
+    assert all(torch.equal(before[name], weight) for name, weight in after.items() if name != words)
+    assert torch.equal(before[words][known], after[words][known])
+    assert encoder.recipe.template is not None
+    assert len(free) == encoder.recipe.template.count("[V") == 7
+    began = Encoder(str(bert), "mean")
+    free_template(began, BERT_TEMPLATES[1:])
+    moved = (began.module.backbone.static_table[free] - after[words][free]).abs().amax(dim=1)
+    assert (moved > 1e-4).all()
+    plain = SentenceTransformer(str(tmp_path / "run"))
+    np.testing.assert_allclose(plain.encode(TEXTS), encoder.encode(TEXTS), atol=1e-5)
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("family", "preset", "changes", "error", "message"),
+    [
+        ("bert", "optiprompt", {"lora": 4}, InputError, "lora=4: the preset 'optiprompt' freezes the model"),
+        ("bert", "promptbert-unsup", {"lora": 4}, MissingDependencyError, r'pip install "essent\[lora\]"'),
+        ("bert", "optiprompt", {"objective": "different-templates"}, InputError, "one at a time, got 2"),
+        ("bert", "optiprompt", {"templates": ["{text}[MASK]"]}, UnsupportedRecipeError, "no words"),
+        ("gpt2", "optiprompt", {}, UnsupportedRecipeError, "no mask token"),
+    ],
+)
+def test_refusals(
+    family: str,
+    preset: str,
+    changes: dict[str, Any],
+    error: type[EssentError],
+    message: str,
+    folder_of: Callable[[str], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(MissingDependencyError, match=r'pip install "essent\[lora\]"'):
-        train(bert, TEXTS, output=tmp_path / "out", lora=4, **SMALL)
+    with pytest.raises(error, match=message):
+        train(folder_of(family), TEXTS, preset, output=tmp_path / "out", **changes, **SMALL)
     assert not (tmp_path / "out").exists()
