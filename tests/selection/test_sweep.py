@@ -17,10 +17,10 @@ from essent.model.loading import load
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import framed_ids, pad
 from essent.selection import program
-from essent.selection import store as store_module
+from essent.selection import sweep as store_module
 from essent.selection.program import Program, TextPairs, pair_cosines, portions_of
 from essent.selection.run import search
-from essent.selection.store import Store
+from essent.selection.sweep import Store
 from essent.tasks.sample import sample_texts
 from families import CORPUS, Folders
 
