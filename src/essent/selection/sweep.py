@@ -141,8 +141,8 @@ class Sweep:
             InputError: too little space; names the required and the free space.
         """
         folder = self.store.folder
-        stored = {key: columns for key, columns in self.columns_to_store.items() if key[0] == number}
-        width = sum(self._block(key).width * len(columns) for key, columns in stored.items())
+        stored = [key for key in self.columns_to_store if key[0] == number]
+        width = sum(self._block(key).width * len(self.columns_to_store[key]) for key in stored)
         required = ALL_FLOATS * self.row_counts[number] * width
         free = shutil.disk_usage(folder).free + sum(path.stat().st_size for path in folder.glob(f"pooled-{number}-*"))
         if required > free:
