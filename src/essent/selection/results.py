@@ -163,14 +163,17 @@ class Evaluation(TextDisplay, dict[str, list[Result]]):
             raise InputError(f"Cannot average the different scores of the tasks: {scores}. Select one with task=….")
         scored = []
         for labelled in tasks:
-            main, *others = labelled.score_names
-            if score not in ("", main, *others):
-                allowed = ", ".join(labelled.score_names)
+            score_names = labelled.score_names
+            if score and score not in score_names:
+                allowed = ", ".join(score_names)
                 raise InputError(f"Cannot compare by {score!r} on {labelled.name}. Its scores: {allowed}.")
-            evidence = {name: r.evidence for name in names for r in self[name] if r.task == labelled.name}
-            if absent := [name for name in names if evidence.get(name) is None]:
-                raise InputError(f"The results of {absent[0]!r} on {labelled.name} contain no evidence to compare.")
-            scored.append(Scored(labelled, score or main, list(evidence), np.array([*evidence.values()])))
+            evidence = []
+            for name in names:
+                rows = [r.evidence for r in self[name] if r.task == labelled.name and r.evidence is not None]
+                if not rows:
+                    raise InputError(f"The results of {name!r} on {labelled.name} contain no evidence to compare.")
+                evidence.append(rows[0])
+            scored.append(Scored(labelled, score or score_names[0], list(names), np.stack(evidence)))
         return scored
 
     # -- views ------------------------------------------------------------------------------------------------------
