@@ -6,7 +6,7 @@ The cases are those of `benchmarks/criteria.py --cases`. Each rule is fitted on 
 one (or of all families but one) and decides on that one, for each in turn, between the first recipe of `teacher` and
 `mean`. Printed: how often it is right, how many points it loses by being wrong (mean over the cases), its Brier score,
 and the points lost on each model left out. Last the coefficients of essent's rule by all cases, which stand in
-`essent/selection/verdict_without_labels.py`; `--write` writes the cases with the probability by the rule of all other
+`essent/selection/verdict.py`; `--write` writes the cases with the probability by the rule of all other
 models.
 """
 
@@ -22,7 +22,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from essent.selection import verdict_without_labels as verdict
+from essent.selection import verdict
 
 Rule = Callable[[pd.DataFrame, pd.DataFrame], np.ndarray]  # cases to learn from, cases to judge -> probabilities
 

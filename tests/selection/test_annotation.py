@@ -73,6 +73,8 @@ def test_chosen_pairs_come_from_the_data(shell: Any, annotation: Annotation) -> 
     ):
         with pytest.raises(InputError, match=message):
             annotate(shell, data, "weights", count=count)
+    with pytest.raises(InputError, match="annotate has no argument 'criterion'"):
+        annotate(shell, TEXTS, "weights", criterion=None)
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------
@@ -142,12 +144,6 @@ def test_judgements_find_the_planted_recipe(shell: Any) -> None:
     board = search(shell, task, "weights", criterion="spearman")
     assert set(board.trials[0].scores) == {"spearman"}
     assert board.find("layers=static weights=idf").scores["spearman"] > 99.9
-
-
-@pytest.mark.parametrize("name", ["criterion", "test", "top"])
-def test_arguments_of_search_only_are_refused(shell: Any, name: str) -> None:
-    with pytest.raises(InputError, match=f"annotate has no argument '{name}'"):
-        annotate(shell, TEXTS, "weights", **{name: None})
 
 
 def test_annotated_pairs_of_new_texts() -> None:

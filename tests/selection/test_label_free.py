@@ -19,7 +19,6 @@ from essent.selection.label_free import (
     judge_scores,
     mean_rank,
     neighbouring_sentences,
-    read_running_text,
     unit_ranks,
     words_of,
 )
@@ -186,9 +185,9 @@ def test_running_text_comes_from_a_file_or_from_texts_of_several_sentences(tmp_p
     lines, rows, bad = (str(tmp_path / name) for name in ("corpus.txt", "corpus.jsonl", "bad.jsonl"))
     Path(lines).write_text("\n".join(texts), encoding="utf-8")
     write_rows(Path(rows), ({"text": text} for text in texts))
-    assert read_running_text(lines) == read_running_text(rows) == texts
     assert "halves, perturbed, length; with running text" in Teacher.of(elsewhere, [], 0).note
     from_file, from_texts = Teacher.of(elsewhere, [], 0, rows), Teacher.of(texts, [], 0)
+    assert from_file.pairs == Teacher.of(elsewhere, [], 0, lines).pairs
     assert from_file.note == from_texts.note == "The teachers were selected by neighbours, length."
     assert from_file.pairs[:100] == from_texts.pairs[:100]
     Path(bad).write_text('{"sentence": "a"}', encoding="utf-8")

@@ -23,9 +23,8 @@ from essent.selection.leaderboard import Leaderboard
 from essent.selection.run import run_passes, search
 from essent.selection.search_data import SearchData, SearchSettings
 from essent.selection.space import Grid, Space
-from essent.selection.store import Store
-from essent.selection.sweep import Sweep
-from essent.selection.verdict_without_labels import probability_of_improvement
+from essent.selection.sweep import Store, Sweep
+from essent.selection.verdict import probability_of_improvement
 from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
 from near_ties import Watched, one_by_one
@@ -312,7 +311,7 @@ def test_leaderboard_without_scores(shell: SentenceTransformer) -> None:
 
 @pytest.mark.parametrize("data", [TASK.texts(), [pair[:2] for pair in TASK.pairs]], ids=["texts", "pairs"])
 def test_texts_and_pairs_without_labels(data: Any, shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("essent.selection.verdict_without_labels.THRESHOLD", 0.0)
+    monkeypatch.setattr("essent.selection.verdict.THRESHOLD", 0.0)
     board = search(shell, data, "weights")
     scores = [trial.scores["teacher"] for trial in board.trials]
     assert scores == sorted(scores, reverse=True)
@@ -328,7 +327,7 @@ def test_texts_and_pairs_without_labels(data: Any, shell: SentenceTransformer, m
     ]
     sentence = f"The probability is {' and '.join(chances)}, estimated from "
     assert (sentence in board.verdict) == (board.kept is None and len(chances) > 0)
-    monkeypatch.setattr("essent.selection.verdict_without_labels.THRESHOLD", 1.0)
+    monkeypatch.setattr("essent.selection.verdict.THRESHOLD", 1.0)
     other = search(shell, data, Space(named=(str(board.leader), "cls")), baselines=("mean",))
     assert other.find("mean").scores["teacher"] == pytest.approx(board.find("mean").scores["teacher"], abs=1e-6)
     assert (other.kept, len(other.trials)) == ("mean", 3)  # what runs along is not ranked

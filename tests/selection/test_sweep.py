@@ -16,11 +16,10 @@ from essent.errors import DataError
 from essent.model.loading import load
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens.ids import framed_ids, pad
-from essent.selection import program
-from essent.selection import store as store_module
-from essent.selection.program import Program, TextPairs, pair_cosines, portions_of
+from essent.selection import program, sweep
+from essent.selection.program import Program, pair_cosines, portions_of
 from essent.selection.run import search
-from essent.selection.store import Store
+from essent.selection.sweep import Store
 from essent.tasks.sample import sample_texts
 from families import CORPUS, Folders
 
@@ -44,13 +43,6 @@ def test_portions_partition_pairs_and_cover_texts(texts: int, pairs: int, max_to
         assert (np.diff(lengths[part.texts]) <= 0).all()
         assert lengths[part.texts].sum() <= max_tokens or len(part.texts) <= 2
         assert all(map(np.array_equal, part, same))
-
-
-def test_small_groups_share_a_portion_and_texts_are_distinct() -> None:
-    portions = portions_of(np.array([[0, 1], [2, 3], [4, 5]]), np.array([9, 8, 7, 6, 5, 4]), 20)
-    assert [part.texts.tolist() for part in portions] == [[0, 1], [2, 3], [4, 5]]
-    pairs = TextPairs.of([("a", "b"), ("b", "b")], ["b", "c", "b"])
-    assert (pairs.texts, pairs.pairs.tolist(), pairs.fit.tolist()) == (["a", "b", "c"], [[0, 1], [1, 1]], [1, 2, 1])
 
 
 # -- cosines ----------------------------------------------------------------------------------------------------------
@@ -124,9 +116,9 @@ def test_a_unit_is_noted_when_all_it_wrote_is_on_the_disk(
 ) -> None:
     """The order in which a power failure may find it; a temporary folder need not be synced."""
     store, log = Store(tmp_path, {}, 2, 3, durable=durable), []
-    sync = store_module.sync
+    sync = sweep.sync
     monkeypatch.setattr(
-        store_module, "sync", lambda path: (log.append((path.name, (tmp_path / "done.txt").read_text())), sync(path))
+        sweep, "sync", lambda path: (log.append((path.name, (tmp_path / "done.txt").read_text())), sync(path))
     )
     for name, offset in (("b.bin", 0), ("a.bin", 0), ("a.bin", 6)):
         store.write(name, offset, np.ones(6))

@@ -157,7 +157,7 @@ def test_a_baseline_is_retained_unless_the_leader_leads(
     assert "can harm groups that are not topics" in board.notes[0]
     assert leader != "mean"
     for lead, best in ((2.0, "mean"), (-2.0, leader)):
-        monkeypatch.setattr("essent.selection.verdict_without_labels.MIN_LEAD", lead)
+        monkeypatch.setattr("essent.selection.verdict.MIN_LEAD", lead)
         assert str(run().best) == best
 
 

@@ -12,10 +12,17 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from essent.recipe.recipe import Recipe
-from essent.selection import verdict_without_labels as rule
+from essent.selection import verdict as rule
 from essent.selection.leaderboard import Check, Leaderboard, Trial, rank_trials
-from essent.selection.verdict import cross_validate, decide, decide_by_labels, decide_by_tests
-from essent.selection.verdict_without_labels import measured_gain, objection, probability_of_improvement
+from essent.selection.verdict import (
+    cross_validate,
+    decide,
+    decide_by_labels,
+    decide_by_tests,
+    measured_gain,
+    objection,
+    probability_of_improvement,
+)
 from essent.tasks.comparison import Comparison, Scored, compare
 from essent.tasks.pairs import PairTask
 

@@ -99,10 +99,8 @@ def evaluate(
     runs = [run_evaluation(model, [], tasks, **settings)] if as_is else []
     settings |= {"fit_texts": fit_texts, "frequency_texts": fit_texts, "batch_size": batch_size}
     settings["progress"] = not is_quiet()
-    if recipe:
-        runs.append(run_evaluation(model, recipe, tasks, **settings))
-    elif not as_is:
-        runs.append(run_evaluation(model, default_recipes(model[0]), tasks, **settings))
+    if recipe or not as_is:
+        runs.append(run_evaluation(model, recipe or default_recipes(model[0]), tasks, **settings))
     evaluation = Evaluation.of((r for scored in runs for row in scored.values() for r in row), runs[0].tasks)
     every_result = [result for row in evaluation.values() for result in row]
     _show(evaluation, every_result, json_file)

@@ -12,7 +12,7 @@ from essent.report.parts import Number, Report, Section, short_paths
 from essent.report.sections import Record, record_table
 from essent.report.write import write_arranged
 from essent.selection.topics import CRITERIA, MIN_LEAD, SIMILARITY, TOPICS, USES, described, uses_of
-from essent.selection.verdict_without_labels import TOPICS_CASES, measured_gain
+from essent.selection.verdict import TOPICS_CASES, measured_gain
 from essent.tasks.base import LabeledTask
 from essent.tasks.result import library_versions, short_name
 

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress, pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from scipy.stats import mannwhitneyu, rankdata
 from essent._core.texts import distinct_texts
 from essent.errors import InputError
 from essent.tasks.comparison import RESAMPLES
-from essent.tasks.data import SUFFIXES, located_rows, read_texts
+from essent.tasks.data import read_texts
 
 TEACHER = "teacher"
 TEACHER_SHARE = 0.1  # share of the reference recipes that are teachers; at least five, but at most half of them
@@ -71,7 +70,7 @@ class Teacher:
             InputError: too few texts.
             DataError: the file cannot be read.
         """
-        neighbours = read_running_text(running_text) if running_text else texts
+        neighbours = read_texts(running_text, "text") if running_text else texts
         has_running_text = bool(running_text) or len(neighbouring_sentences(texts)) >= MIN_NEIGHBOURS
         judges = ("neighbours", "length") if has_running_text else ("halves", "perturbed", "length")
         pairs_and_gold = [
@@ -281,13 +280,6 @@ def neighbouring_sentences(texts: Sequence[str]) -> Pairs:
         fits = {s: SENTENCE_WORDS[0] <= len(words_of(s)) <= SENTENCE_WORDS[1] for s in sentences}
         pairs |= dict.fromkeys((a, b) for a, b in pairwise(sentences) if fits[a] and fits[b] and a != b)
     return list(pairs)
-
-
-def read_running_text(path: str) -> list[str]:
-    """Read running text: one text per line, or the column "text" of a .jsonl, .csv, .tsv or .parquet file."""
-    if Path(path).suffix.lower() not in SUFFIXES:
-        return read_texts(path)
-    return [row.text("text", ["text"]) for row in located_rows(path)]
 
 
 def _distinct(texts: Sequence[str]) -> list[str]:

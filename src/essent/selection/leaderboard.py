@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 FORMAT = "essent-leaderboard/1"
-INTERVAL = "95 % interval"
 
 
 @dataclass(frozen=True)
@@ -247,14 +246,19 @@ class Leaderboard(TextDisplay):
         from rich.table import Table
         from rich.text import Text
 
-        columns, rows = self._rows(top)
+        intervals = list(map(_low_high, self.trials))
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for name in columns[:-1]:
-            table.add_column(name, justify="left" if name == INTERVAL else "right")
-        table.add_column(columns[-1], overflow="fold")
-        for *cells, recipe in rows:
-            style = "bold" if recipe == self._best_name else "cyan" if recipe in self.baselines else ""
-            table.add_row(*cells, Text(recipe), style=style)
+        for name in ("#", *(self.trials[0].scores if self.trials else ())):
+            table.add_column(name, justify="right")
+        if has_intervals := any(intervals):
+            table.add_column("95 % interval")
+        table.add_column("recipe", overflow="fold")
+        for rank, (trial, interval) in enumerate(zip(self.trials, intervals, strict=True), start=1):
+            recipe = str(trial.recipe)
+            if rank <= top or recipe in self.baselines:
+                style = "bold" if recipe == self._best_name else "cyan" if recipe in self.baselines else ""
+                cells = [str(rank), *map(_score_text, trial.scores.values()), *[interval] * has_intervals]
+                table.add_row(*cells, Text(recipe), style=style)
         return table
 
     @property
@@ -270,17 +274,6 @@ class Leaderboard(TextDisplay):
         yield from (comparison.summary() for comparison in self.comparisons)
         if self.verdict:
             yield self.verdict
-
-    def _rows(self, top: int) -> tuple[list[str], list[list[str]]]:
-        """Return the names of the columns, and the cells of the first trials and the baselines."""
-        intervals = [INTERVAL] if any(_low_high(trial) for trial in self.trials) else []
-        columns = ["#", *(self.trials[0].scores if self.trials else ()), *intervals, "recipe"]
-        rows = [
-            [str(rank), *map(_score_text, trial.scores.values()), *([_low_high(trial)] if intervals else []), recipe]
-            for rank, trial in enumerate(self.trials, start=1)
-            if (recipe := str(trial.recipe)) in self.baselines or rank <= top
-        ]
-        return columns, rows
 
     def __str__(self) -> str:
         return "\n".join([rendered(self.table()), *self.summary()])

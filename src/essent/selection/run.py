@@ -33,11 +33,9 @@ from essent.selection.leaderboard import Leaderboard, Trial, rank_trials
 from essent.selection.program import Program
 from essent.selection.search_data import SearchData, SearchSettings, held_out, read_data
 from essent.selection.space import REFERENCE, Space, find_space
-from essent.selection.store import Store
-from essent.selection.sweep import Sweep, score_stored
+from essent.selection.sweep import Store, Sweep, score_stored
 from essent.selection.topics import TOPICS, UNKNOWN_USE, check_use, is_label_free, misfit
-from essent.selection.verdict import decide_by_labels, mean_ranks, score_on_tests
-from essent.selection.verdict_without_labels import decide_by_teacher, decide_by_topics
+from essent.selection.verdict import decide_by_labels, decide_by_teacher, decide_by_topics, mean_ranks, score_on_tests
 from essent.tasks.base import LabeledTask, prompt_note
 from essent.tasks.columns import NO_TABLE
 from essent.tasks.comparison import Scored
@@ -45,6 +43,7 @@ from essent.tasks.result import library_versions
 
 BASELINES = ("mean", "first-last")
 BOTH = f"judged + {TEACHER}"  # a few labels, and the score without labels
+NO_SCORE = "No recipe has a score: there is only one labelled example, or the labels or all similarities are constant."
 RANKS = "mean rank"  # over several data sets; 1 for a recipe that is the best on each
 
 
@@ -370,6 +369,8 @@ def make_board(run: Passes, top: int, seed: int) -> Leaderboard:
     ]
     board = Leaderboard(criterion, rank_trials(trials, criterion), baselines)
     listed = list(dict.fromkeys([*(str(trial.recipe) for trial in board.trials[:top]), *baselines]))
+    if not board.is_scored:
+        return replace(board, notes=(NO_SCORE,) if scored or teacher is None else (teacher.note, NO_SCORE))
     if scored:
         return decide_by_labels(board, scored, listed, seed=seed)
     if teacher is None:

@@ -7,6 +7,8 @@ chain or a task reads are written to disk. A killed search resumes from its fold
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import warnings
 from collections import defaultdict
@@ -14,6 +16,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,11 +24,12 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
+from essent._core.atomic import remove_leftovers, sync, write_text
 from essent._core.display import text_progress
 from essent._core.machine import cores
 from essent._core.texts import require_finite
 from essent.encoder.plan import chain_of
-from essent.errors import InputError, NoSpreadError
+from essent.errors import DataError, InputError, NoSpreadError
 from essent.recipe.shaping.affine import AffineShaper, Moments
 from essent.recipe.tokens.ids import batches, count_tokens, framed_ids, pad, portions
 from essent.recipe.types import CorpusStats
@@ -43,9 +47,11 @@ from essent.selection.program import (
     required_by,
 )
 from essent.selection.search_data import SearchData, SearchSettings
-from essent.selection.store import Store
 
 GIB = 2**30
+FORMAT = "essent-search/3"
+FLOAT, DOUBLE = np.dtype("<f4"), np.dtype("<f8")  # vectors, rows
+HEAD, ROWS, DONE = "search.json", "rows.bin", "done.txt"
 BlockKey = tuple[int, int]  # pass, block of the pass
 RowKey = tuple[int, int, int]  # and row of the block (a weighting)
 Recipes = list[int]  # indices of recipes in the program
@@ -69,11 +75,10 @@ class Sweep:
         # A pass computes the cosines of a recipe with one template and without shaping while its pooled vectors are in
         # memory. Vectors that are needed later are written to the store, one file per row and column, and
         # `score_stored` reads them after all passes: to fit a shaping chain, to add the vectors of several templates,
-        # or to compute evidence from vectors. Files are removed when the last recipe that reads them is scored.
+        # or to compute evidence from vectors.
         self.compared_in_pass = defaultdict[BlockKey, list[tuple[int, ...]]](list)  # -> row, mix and recipe
         self.recipes_by_last_row: dict[RowKey, dict[Origins, Recipes]] = {}  # row read last -> recipes
         self.columns_to_store = defaultdict[RowKey, set[int]](set)  # row -> columns that are read later
-        self.last_rows_by_row = defaultdict[RowKey, set[RowKey]](set)  # -> rows read last by recipes still to score
         for index, (recipe, origins) in enumerate(zip(program.recipes, program.origins, strict=True)):
             if recipe.shaping or data.reads_vectors or len(origins) > 1:
                 last_row = origins[-1][0][:3]
@@ -81,7 +86,6 @@ class Sweep:
                 for origin, _ in origins:
                     columns = self._block(origin).columns_of(origin.mix)
                     self.columns_to_store[origin[:3]].update(column for column, _ in columns)
-                    self.last_rows_by_row[origin[:3]].add(last_row)
             if not recipe.shaping and len(pairs.pairs) and len(origins) == 1:
                 ((origin, _),) = origins
                 self.compared_in_pass[origin[:2]].append((origin.row, origin.mix, index))
@@ -137,8 +141,8 @@ class Sweep:
             InputError: too little space; names the required and the free space.
         """
         folder = self.store.folder
-        stored = {key: columns for key, columns in self.columns_to_store.items() if key[0] == number}
-        width = sum(self._block(key).width * len(columns) for key, columns in stored.items())
+        stored = [key for key in self.columns_to_store if key[0] == number]
+        width = sum(self._block(key).width * len(self.columns_to_store[key]) for key in stored)
         required = ALL_FLOATS * self.row_counts[number] * width
         free = shutil.disk_usage(folder).free + sum(path.stat().st_size for path in folder.glob(f"pooled-{number}-*"))
         if required > free:
@@ -208,14 +212,6 @@ class Sweep:
         """Return the name of the unit of work that scores the recipes with this last row."""
         return " ".join(map(str, ("shaping", *last_row)))
 
-    def release(self, last_row: RowKey) -> None:
-        """Remove the files that no recipe reads any more, after the recipes with this last row are scored."""
-        for row, last_rows in self.last_rows_by_row.items():
-            if last_rows == {last_row}:
-                for path in self.store.folder.glob(_file(row, "*")):
-                    path.unlink()
-            last_rows.discard(last_row)
-
 
 def _file(key: RowKey, column: int | str) -> str:
     return "-".join(map(str, ("pooled", *key, column))) + ".bin"
@@ -238,13 +234,10 @@ def score_stored(sweep: Sweep) -> None:
     count = max(1, min(cores(), sweep.memory // max(used, 1)))
     threads, share = torch.get_num_threads(), max(1, cores() // count)
     pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(share,))
-    finished = {last_row for last_row in sweep.recipes_by_last_row if store.done(sweep.unit(last_row))}
-    open_groups = {row: group for row, group in sweep.recipes_by_last_row.items() if row not in finished}
+    open_groups = {row: group for row, group in sweep.recipes_by_last_row.items() if not store.done(sweep.unit(row))}
     jobs = [job for group in open_groups.values() for job in group.items()]
     total = sum(map(len, sweep.recipes_by_last_row.values()))
     description = "Scoring" if data.reads_vectors else "Shaping"
-    for last_row in finished:
-        sweep.release(last_row)  # a run may have been killed before it removed the files
     try:
         # all threads share the filters of warnings: a filter of one thread would end for the others too
         with (
@@ -258,10 +251,10 @@ def score_stored(sweep: Sweep) -> None:
                 for _ in islice(scored, len(group)):
                     update(1)
                 store.finish(sweep.unit(last_row))
-                sweep.release(last_row)
     finally:
         pool.shutdown(cancel_futures=True)
         torch.set_num_threads(threads)
+    store.remove("pooled-*")
 
 
 def _score_recipes(sweep: Sweep, origins: Origins, recipes: Recipes) -> None:
@@ -286,3 +279,106 @@ def _score_recipes(sweep: Sweep, origins: Origins, recipes: Recipes) -> None:
             rows[index, : len(pairs)] = cosines.numpy()  # a single template without shaping is compared during its pass
         for columns, numbers in sweep.data.vector_evidence(shaped, sweep.pairs):
             rows[index, columns] = numbers
+
+
+# -- the folder of a search: numbers per recipe, vectors to read again, and the units of work that are finished -------
+
+
+class Store:
+    """A folder with a row of numbers per recipe (R,W), pooled vectors to read again, and the finished units of work.
+
+    A unit is recorded as finished after all its data have reached the disk; incomplete units of a killed run are
+    written again. The search's identity is written last: a folder without it counts as empty.
+
+    Args:
+        folder: created if missing.
+        identity: plain values that identify the search; the folder of another search is refused.
+        recipes: R.
+        width: W, the length of a row: cosines of pairs, and evidence computed from vectors.
+        durable: whether a later run may resume; a temporary folder need not be synced to disk.
+
+    Raises:
+        DataError: the folder contains another search, other files, or a damaged search.
+    """
+
+    def __init__(
+        self, folder: Path, identity: dict[str, Any], recipes: int, width: int, *, durable: bool = True
+    ) -> None:
+        self.folder, self.durable = folder, durable
+        self._unsynced: set[Path] = set()
+        rows, done, size = folder / ROWS, folder / DONE, recipes * width * DOUBLE.itemsize
+        head, identity_text = folder / HEAD, json.dumps({"format": FORMAT, **identity}, sort_keys=True, indent=1)
+        if folder.exists() and not folder.is_dir():
+            raise DataError(f"{folder} is a file, but a search needs a folder. Choose another name.")
+        folder.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(head)
+        if not head.is_file():
+            names = {path.name for path in folder.iterdir() if not path.name.startswith(f".{HEAD}.")}
+            if names - {ROWS, DONE}:
+                raise DataError(f"{folder} contains other files than those of a search. Choose a new folder.")
+            with rows.open("wb") as file:
+                file.truncate(size)
+            done.write_bytes(b"")
+            self._sync(rows, done)
+            write_text(head, identity_text)
+        elif head.read_text("utf-8") != identity_text:
+            raise DataError(
+                f"{folder} contains another search (other model, data, recipes or settings). Choose another folder, or "
+                "remove this one to start over."
+            )
+        for path in (rows, done):
+            if not path.is_file() or (path == rows and path.stat().st_size != size):  # NumPy would pad with zeros
+                raise self._damaged(path)
+        shape = (recipes, width)
+        self.rows = np.memmap(rows, DOUBLE, "r+", shape=shape) if size else np.empty(shape, DOUBLE)
+        content = done.read_bytes()
+        lines = content[: content.rfind(b"\n") + 1]  # a killed run may have left half a line
+        os.truncate(done, len(lines))
+        self._done = set(lines.decode("utf-8", "replace").splitlines())
+
+    def _damaged(self, path: Path) -> DataError:
+        return DataError(f"{path} is missing or damaged. Remove the folder {self.folder} to start the search over.")
+
+    def done(self, unit: str) -> bool:
+        """Return whether a unit of work is finished."""
+        return unit in self._done
+
+    def finish(self, unit: str) -> None:
+        """Record a unit of work as finished, after all its data have reached the disk."""
+        if self.durable and isinstance(self.rows, np.memmap):
+            self.rows.flush()
+        self._sync(*sorted(self._unsynced))
+        self._unsynced.clear()
+        with (self.folder / DONE).open("ab") as file:
+            file.write(f"{unit}\n".encode())
+        self._sync(self.folder / DONE)
+        self._done.add(unit)
+
+    def _sync(self, *paths: Path) -> None:
+        if self.durable and paths:
+            for path in (*paths, self.folder):
+                sync(path)
+
+    def write(self, name: str, offset: int, values: np.ndarray) -> None:
+        """Write float32 values to a file, `offset` values from its start."""
+        path = self.folder / name
+        with path.open("r+b" if path.exists() else "w+b") as file:
+            file.seek(offset * FLOAT.itemsize)
+            file.write(np.ascontiguousarray(values, FLOAT).data)
+        self._unsynced.add(path)
+
+    def read(self, name: str, shape: tuple[int, int]) -> np.ndarray:
+        """Return a file's values in the shape in which they were written.
+
+        Raises:
+            DataError: the file is missing or has another size.
+        """
+        try:
+            return np.fromfile(self.folder / name, FLOAT).reshape(shape)
+        except (OSError, ValueError):
+            raise self._damaged(self.folder / name) from None
+
+    def remove(self, pattern: str) -> None:
+        """Remove files of vectors that no recipe reads any more."""
+        for path in self.folder.glob(pattern):
+            path.unlink()
