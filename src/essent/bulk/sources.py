@@ -57,7 +57,6 @@ class Source:
         rows: number of rows, which may be an estimate.
         ranges: start and stop of its units, as rows of a table or bytes of a file of lines; an empty file has one
             range, and therefore a part. None if the file can only be read from its beginning.
-        header: columns of a CSV or TSV file.
         separator: character between the fields of a CSV file.
         skipped: bytes before the first record: the byte order mark and the header.
     """
@@ -70,7 +69,6 @@ class Source:
     fields: Sequence[Any] = ()
     rows: int = 0
     ranges: Sequence[tuple[int, int]] | None = None
-    header: tuple[str, ...] = ()
     separator: str = ","
     skipped: int = 0
 
