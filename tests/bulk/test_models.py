@@ -16,8 +16,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense
 
 from essent import Encoder, EssentError
+from essent.bulk.models import BulkSettings, ModelSpec
 from essent.bulk.run import prepare
-from essent.bulk.settings import BulkSettings, ModelSpec
 from essent.bulk.work import do_unit
 
 TEXTS = sentences(200)

@@ -17,11 +17,10 @@ from bulk_helpers import contents, sentences, table_of, write_sources
 from command_line import PROGRAM, environment
 from essent import EssentError, StaticEncoder
 from essent.bulk import ray_cluster
-from essent.bulk.models import open_encoder, ready
+from essent.bulk.models import BulkSettings, ModelSpec, open_encoder, ready
 from essent.bulk.parts import read_parts
 from essent.bulk.ray_cluster import connected
 from essent.bulk.run import encode, prepare
-from essent.bulk.settings import BulkSettings, ModelSpec
 from waiting import LIMIT, wait_until
 
 FOLDER = Path(__file__).parent

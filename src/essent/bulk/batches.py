@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from essent.bulk.models import Model
-from essent.bulk.settings import (
+from essent.bulk.models import (
     CHUNK_COLUMNS,
     CHUNKS,
     LATE,
@@ -22,6 +21,7 @@ from essent.bulk.settings import (
     TRUNCATED,
     ZERO,
     BulkSettings,
+    Model,
 )
 from essent.bulk.sources import TABLES, Source, TableFile
 from essent.bulk.units import Job, Unit, read_unit

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from essent._core.texts import mend_surrogates
-from essent.bulk.settings import OTHERS
+from essent.bulk.models import OTHERS
 from essent.bulk.sources import BLOCK, SAMPLE, Source
 from essent.errors import DataError
 

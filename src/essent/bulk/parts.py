@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from essent._core.atomic import remove_leftovers, sync, temporary_folder
 from essent.bulk.batches import Batch, chunk_columns, require_all_ok
-from essent.bulk.settings import CHUNK_COLUMNS, CHUNKS, EMBEDDING, SCALE, STATUS, STATUSES, TRUNCATED, BulkSettings
+from essent.bulk.models import CHUNK_COLUMNS, CHUNKS, EMBEDDING, SCALE, STATUS, STATUSES, TRUNCATED, BulkSettings
 from essent.bulk.sources import Source, difference, first_line
 from essent.bulk.units import Job, Unit
 from essent.engine.loss import loss_of

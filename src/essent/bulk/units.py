@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from essent._core.registry import did_you_mean
 from essent.bulk.lines import Rows, decoded, infer_fields, parse_rows, read_records, to_json_table, with_header
-from essent.bulk.settings import EMPTY, NOT_TEXT, NULL, OK, OTHERS, UNREADABLE, BulkSettings, ModelSpec
+from essent.bulk.models import EMPTY, NOT_TEXT, NULL, OK, OTHERS, UNREADABLE, BulkSettings, ModelSpec
 from essent.bulk.sources import BATCH_BYTES, BATCH_ROWS, SAMPLE, TABLES, Source, TableFile
 from essent.errors import DataError
 
