@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -149,8 +150,9 @@ def read_records(source: Source, start: int, stop: float, rows: int, size: int) 
         DataError: the file cannot be read, or its compressed content is damaged.
     """
     with source.open() as raw:
-        is_fast = source.compression is not None or isinstance(raw, io.BufferedReader)  # fsspec's own lines are slow
-        file = raw if is_fast else io.BufferedReader(raw, BLOCK)
+        file = raw
+        if stop < math.inf and not isinstance(raw, io.BufferedReader):
+            file = io.BufferedReader(raw, BLOCK)  # fsspec's own lines are slow; without an end, few may be needed
         inside = start > source.skipped  # then a record begins at `start` only if the byte before ends one
         position = start - inside
         if file.seekable():
