@@ -23,7 +23,7 @@ import httpx
 
 import essent
 from essent.serving.app import create_app
-from essent.serving.run import prepare
+from essent.serving.run import prepare_in_process
 from essent.serving.service import Service
 from essent.serving.settings import Settings
 from essent.tasks.sample import sample_texts
@@ -72,7 +72,7 @@ def walk(call: Callable[[], Any]) -> tuple[Walk, Any]:
 
 async def request(model: str, folder: Path) -> Walk:
     """One request for embeddings, from the application's entry to its response; the engine's own process apart."""
-    service = Service([prepare(model, "auto", folder)], Settings(), 1, 1)
+    service = Service([prepare_in_process(model, "auto", folder)], Settings(), 1, 1)
     await service.start()
     try:
         app = create_app(service)

@@ -172,24 +172,21 @@ def test_undecodable_bytes_in_parquet(bulk: Bulk) -> None:
 
 
 def test_damaged_file(bulk: Bulk) -> None:
-    """What stands before the damage is in the parts, and the error names the file."""
-    path = bulk.write(
-        "a.jsonl.gz", gzip.compress("".join(f"{json.dumps(text)}\n" for text in sentences(2000)).encode())[:-1000]
-    )
-    bulk.refuse(r"a\.jsonl\.gz: cannot be read to its end", path, rows_per_part=100)
-    assert 1000 <= bulk.table().num_rows < 2000
+    """The error names it."""
     write(path := Path("b.parquet"))
     content = bytearray(path.read_bytes())
     content[3000:6000] = bytes(3000)
     path.write_bytes(content)
-    bulk.refuse(r"b\.parquet", path, out="b")
+    bulk.refuse(r"b\.parquet", path)
 
 
 def test_truncated_file_error_counts_rows(bulk: Bulk) -> None:
     """In this run or before it; nothing where the damage comes before the end of the first part."""
     path = bulk.write("a.txt.gz", gzip.compress("\n".join(sentences(2000)).encode())[:-2000])
     for _ in range(2):
-        with pytest.raises(EssentError, match="damaged or incomplete") as caught:
+        with pytest.raises(
+            EssentError, match=r"a\.txt\.gz: cannot be read to its end.*damaged or incomplete"
+        ) as caught:
             bulk.encode(path, rows_per_part=350)
         rows = bulk.table().num_rows
         assert rows in range(350, 2000, 350)

@@ -16,8 +16,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense
 
 from essent import Encoder, EssentError
+from essent.bulk.models import BulkSettings, ModelSpec
 from essent.bulk.run import prepare
-from essent.bulk.settings import BulkSettings, ModelSpec
 from essent.bulk.work import do_unit
 
 TEXTS = sentences(200)
@@ -74,7 +74,7 @@ def test_progress_within_a_part(
     """A line after 5 seconds and then every 30 seconds; here, a batch of 20 rows takes 10."""
     clock = itertools.count(0.0, 10.0)
     monkeypatch.setattr("essent._core.display.time", SimpleNamespace(monotonic=lambda: next(clock)))
-    monkeypatch.setattr("essent.bulk.lines.BATCH_ROWS", 20)
+    monkeypatch.setattr("essent.bulk.units.BATCH_ROWS", 20)
     bulk.encode(bulk.write("a.txt", "\n".join(TEXTS)), progress=True)
     lines = [line for line in capsys.readouterr().err.splitlines() if " rows, " in line]
     assert [line.partition(" of ")[0] for line in lines] == ["20", "80", "140", "200"]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,11 +17,10 @@ from bulk_helpers import contents, sentences, table_of, write_sources
 from command_line import PROGRAM, environment
 from essent import EssentError, StaticEncoder
 from essent.bulk import ray_cluster
-from essent.bulk.models import open_encoder, ready
+from essent.bulk.models import BulkSettings, ModelSpec, open_encoder, ready
 from essent.bulk.parts import read_parts
 from essent.bulk.ray_cluster import connected
 from essent.bulk.run import encode, prepare
-from essent.bulk.settings import BulkSettings, ModelSpec
 from waiting import LIMIT, wait_until
 
 FOLDER = Path(__file__).parent
@@ -165,7 +161,7 @@ def test_all_workers_are_lost(root: Path) -> None:
         (root / "impatient").touch()
         output = " ".join(ended(process).split())
         assert process.returncode == 2, output
-        assert "had room within 3 s for a task with 1 CPUs and 0 GPUs. It has 1 nodes with 0 CPUs" in output
+        assert "had room within 3 s for a task with 1 CPUs and 0 GPUs; CPUs and GPUs of its nodes: [(0, 0)]" in output
         assert "Traceback" not in output
         nodes.ask("add 1")
         process = started(root, nodes.address)
@@ -200,7 +196,7 @@ def run_case(case: str, root: Path, nodes: Nodes) -> str:
 @pytest.mark.parametrize(
     ("case", "pattern"),
     [
-        ("unseen source", r"DataError: On the node \S+ \([0-9.]+\): .*a\.txt cannot be read"),
+        ("unseen source", r"DataError: On the node \S+ \([0-9.]+\): .*a\.txt cannot be opened"),
         ("unseen output", r"DataError: On the node \S+ \([0-9.]+\): .*out is not the driver's output folder"),
         ("fatal", r"DataError: part-00000-0000\d\d\.parquet has ended 4 processes"),
     ],
@@ -231,10 +227,7 @@ def test_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
-def test_node_checks(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_file(dir: Path) -> None:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
+def test_node_checks(root: Path) -> None:
     job = prepare(root / "b.jsonl", ModelSpec(root / "static"), root / "out", settings=BulkSettings()).job
     (root / "out" / ray_cluster.MARKER).write_text("token", "utf-8")
     ray_cluster.check_node(job, "token")
@@ -245,14 +238,6 @@ def test_node_checks(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ray_cluster.check_model(job, model)
     with pytest.raises(EssentError, match=r"differs from the driver's model: max_seq_length is .* instead of 5"):
         ray_cluster.check_model(replace(job, run={**job.run, "max_seq_length": 5}), model)
-    monkeypatch.setattr(tempfile, "TemporaryFile", no_file)
-    with pytest.raises(EssentError, match=r"out is not writable \(Read-only file system\)"):
-        ray_cluster.check_node(job, "token")
-    monkeypatch.undo()
-    with (root / "b.jsonl").open("a") as file:
-        file.write("\n{}")
-    with pytest.raises(EssentError, match=r"b\.jsonl differs from the driver's file: bytes"):
-        ray_cluster.check_node(job, "token")
 
 
 @pytest.mark.slow

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from essent.engine.loss import cosines
+from essent.serving.prepared import prepare
 from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
@@ -18,7 +20,7 @@ from essent import Encoder
 from essent._core.folders.files import write_digests
 from essent._core.machine import has_bfloat16
 from essent.engine.compiled import cosines
-from essent.serving.prepared import prepare
+from essent.serving.run import prepare
 from families import build_tokenizer
 from servers import running
 from static_models import table_of

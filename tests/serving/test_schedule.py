@@ -62,8 +62,6 @@ def test_a_corpus_does_not_starve() -> None:
 def test_requests_of_clients_share_batches() -> None:
     jobs = [job([20 + number % 3], number / 100) for number in range(40)]
     assert waiting(*jobs).next().jobs == jobs
-    for batch in drain(waiting(*(job([20], number / 100, model="ab"[number % 2]) for number in range(10)))):
-        assert {request.model for request in batch.jobs} == {batch.model}
 
 
 def test_widths_are_multiples_of_four() -> None:
@@ -78,15 +76,6 @@ def test_room() -> None:
     assert schedule.add(job([60]))
     assert [schedule.add(job([41])), schedule.add(job([40]))] == [False, True]
     assert schedule.add(job([1000]), unlimited=True)
-
-
-def test_removed_jobs_do_not_run() -> None:
-    removed, queued = job([30] * 100, 0.0), job([30] * 10, 50.0)
-    schedule = waiting(removed, queued, budget=512)
-    schedule.next()
-    schedule.remove(removed)
-    assert schedule.tokens == 300
-    assert all(batch.jobs == [queued] for batch in drain(schedule))
 
 
 REQUESTS = st.lists(
@@ -110,6 +99,7 @@ def test_texts_run_once_within_the_budget(requests: list, budget: int, only_quer
     ran = [(id(request), row) for batch in batches for request, row in batch.texts]
     assert sorted(ran) == sorted((id(request), row) for request in jobs for row in range(len(request.sequences)))
     for batch in batches:
+        assert {request.model for request in batch.jobs} == {batch.model}
         lengths = [max(len(ids), 1) for ids in (request.sequences[row] for request, row in batch.texts)]
         assert len(lengths) == 1 or len(lengths) * max(lengths) <= budget * 1.2
         assert min(lengths) >= min(SHORTER * max(lengths) / LONGER, max(lengths) - 4) - 1

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain, groupby, pairwise
-from operator import itemgetter
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from essent.bulk.models import Model
-from essent.bulk.settings import (
+from essent.bulk.models import (
     CHUNK_COLUMNS,
     CHUNKS,
     LATE,
@@ -23,6 +21,7 @@ from essent.bulk.settings import (
     TRUNCATED,
     ZERO,
     BulkSettings,
+    Model,
 )
 from essent.bulk.sources import TABLES, Source, TableFile
 from essent.bulk.units import Job, Unit, read_unit
@@ -41,9 +40,9 @@ class Batch:
         table: the columns of the input, N rows.
         codes: the status of each row (N,), an index of `STATUSES`; OK for a row with a text that is not yet encoded.
         texts: M texts to encode: the texts of rows, or their chunks.
-        rows: the row (M,) of each of these texts.
+        rows: the row (M,) of each of these texts; the same row for all chunks of a text if a row has their mean.
         truncated: mask (M,) of the texts with more tokens than the model reads.
-        spans: start and end (M,2) of each chunk in the text of its row, in characters; None without chunks.
+        chunks: number of each chunk in its text, and its start and end there (M,3), in characters; None without chunks.
         vectors: (V,K), of the rows that have a vector; set by `encode`.
         last: whether the batch ends its unit.
     """
@@ -54,7 +53,7 @@ class Batch:
     texts: list[str]
     rows: np.ndarray
     truncated: np.ndarray
-    spans: np.ndarray | None = None
+    chunks: np.ndarray | None = None
     vectors: np.ndarray = field(init=False, repr=False)
     last: bool = False
 
@@ -79,11 +78,15 @@ def read_batches(units: Iterable[Unit], job: Job, model: Model) -> Iterator[Batc
                 yield batch
             if settings.strict:
                 require_all_ok(codes, "text to encode", unit, source)
-            rows, spans = np.flatnonzero(codes == OK), None
+            rows, chunks = np.flatnonzero(codes == OK), None
             if settings.chunk is not None:
-                texts, rows, spans = _cut(texts, rows, settings, model)
+                texts, rows, chunks = _cut(texts, rows, settings, model)
+                if settings.chunk_rows == "rows":  # repeat each row per chunk; a row without chunks stays
+                    repeated = np.repeat(range(len(codes)), np.maximum(np.bincount(rows, minlength=len(codes)), 1))
+                    columns, codes = columns.take(repeated), codes[repeated]
+                    rows = np.flatnonzero(codes == OK)
             truncated = np.zeros(len(texts), bool) if settings.chunks_late else model.too_long(texts)
-            batch = Batch(unit, columns, codes, texts, rows, truncated, spans)
+            batch = Batch(unit, columns, codes, texts, rows, truncated, chunks)
         assert batch is not None  # noqa: S101  (`empty` is a batch)
         batch.last = True
         yield batch
@@ -101,35 +104,28 @@ def require_all_ok(codes: np.ndarray, name: str, unit: Unit, source: Source) -> 
 
 def encode(batch: Batch, model: Model, settings: BulkSettings) -> None:
     """Encode a batch. Zero and non-finite vectors are dropped; the status of their rows gives the reason."""
-    if settings.chunks_late:
-        by_row = groupby(zip(batch.rows.tolist(), batch.texts, strict=True), key=itemgetter(0))
-        vectors = model.encode([[chunk for _, chunk in chunks] for _, chunks in by_row], late=True)  # (M,K)
+    if settings.chunks_late and batch.chunks is not None:
+        first = np.flatnonzero(batch.chunks[:, 0] == 0).tolist()  # chunk of each text
+        texts = [batch.texts[start:stop] for start, stop in pairwise([*first, len(batch.texts)])]
+        vectors = model.encode(texts, late=True)  # (M,K)
     else:
         vectors = model.encode(batch.texts)
     codes = np.where(batch.truncated, TRUNCATED, OK).astype(np.uint8)  # (M,)
     codes[~vectors.any(axis=1)] = ZERO
     codes[~np.isfinite(vectors).all(axis=1)] = NOT_FINITE
-    if batch.spans is not None and settings.chunk_rows == "mean":
-        batch.vectors = _means(batch, batch.spans, vectors, codes, settings.normalize)
+    if batch.chunks is not None and settings.chunk_rows == "mean":
+        lengths = batch.chunks[:, 2] - batch.chunks[:, 1]
+        batch.vectors = _means(batch, lengths, vectors, codes, settings.normalize)
         return
     valid = codes <= TRUNCATED
     batch.vectors = vectors if valid.all() else vectors[valid]
-    if batch.spans is None:
-        batch.codes[batch.rows] = codes
-        return
-    # repeat each row per chunk; a row without chunks stays
-    unchunked = np.setdiff1d(np.arange(len(batch.codes)), batch.rows)
-    rows = np.concatenate([batch.rows, unchunked])
-    order = np.argsort(rows, kind="stable")
-    batch.codes = np.concatenate([codes, batch.codes[unchunked]])[order]
-    batch.table, batch.rows = batch.table.take(rows[order]), rows[order]
-    batch.spans = np.concatenate([batch.spans, np.full((len(unchunked), 2), -1)])[order]
+    batch.codes[batch.rows] = codes
 
 
-def _means(batch: Batch, spans: np.ndarray, vectors: np.ndarray, codes: np.ndarray, normalize: bool) -> np.ndarray:
+def _means(batch: Batch, lengths: np.ndarray, vectors: np.ndarray, codes: np.ndarray, normalize: bool) -> np.ndarray:
     """Average the vectors of each row's chunks, weighted by their length in characters, and set the rows' statuses."""
     count, rows, valid = len(batch.codes), batch.rows, codes <= TRUNCATED
-    weights = np.where(valid, np.maximum(spans[:, 1] - spans[:, 0], 1), 0).astype(np.float64)  # (M,)
+    weights = np.where(valid, np.maximum(lengths, 1), 0).astype(np.float64)  # (M,)
     sums = np.zeros((count, vectors.shape[1]))  # (N,K)
     np.add.at(sums, rows[valid], vectors[valid] * weights[valid, None])
     totals = np.bincount(rows, weights, count)
@@ -146,23 +142,23 @@ def _means(batch: Batch, spans: np.ndarray, vectors: np.ndarray, codes: np.ndarr
 
 def chunk_columns(batch: Batch, settings: BulkSettings) -> dict[str, Any]:
     """Return columns of chunks: index and span if each chunk is a row, otherwise lists of spans; {} without chunks."""
-    if batch.spans is None:
+    if batch.chunks is None:
         return {}
-    starts, ends = batch.spans.astype(np.int32).T
     if settings.chunk_rows == "rows":
-        indices = np.arange(len(batch.rows)) - np.searchsorted(batch.rows, batch.rows)
-        columns = (indices.astype(np.int32), starts, ends)
-        return {name: pa.array(column, mask=starts < 0) for name, column in zip(CHUNK_COLUMNS, columns, strict=True)}
+        columns = np.full((len(CHUNK_COLUMNS), len(batch.codes)), -1, np.int32)
+        columns[:, batch.rows] = batch.chunks.T
+        return {name: pa.array(column, mask=column < 0) for name, column in zip(CHUNK_COLUMNS, columns, strict=True)}
     counts = np.bincount(batch.rows, minlength=len(batch.codes))
     offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
-    spans = pa.StructArray.from_arrays([pa.array(starts), pa.array(ends)], names=["start", "end"])
+    starts, ends = map(pa.array, batch.chunks[:, 1:].T.astype(np.int32))
+    spans = pa.StructArray.from_arrays([starts, ends], names=["start", "end"])
     return {CHUNKS: pa.ListArray.from_arrays(offsets, spans)}
 
 
 def _cut(
     texts: list[str], rows: np.ndarray, settings: BulkSettings, model: Model
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Split texts into chunks: return their texts, rows (M,) and spans (M,2), without spaces at both ends.
+    """Split texts into chunks without spaces at both ends: return their texts, rows (M,), and numbers and spans (M,3).
 
     For late chunking, the chunks' texts include the spaces: together they are the whole text.
 
@@ -184,18 +180,18 @@ def _cut(
         for first in range(0, len(texts), TOKENIZED):
             encodings = model.reading.backend.encode_batch(texts[first : first + TOKENIZED], add_special_tokens=False)
             spans += [_token_spans(encoding, size) for encoding in encodings]
-    chunks: list[str] = []
-    chunk_spans: list[tuple[int, int]] = []
+    chunk_texts: list[str] = []
+    chunks: list[tuple[int, int, int]] = []
     counts = []
     for text, text_spans in zip(texts, spans, strict=True):
         stripped = [_stripped(text, start, end) for start, end in text_spans if text[start:end].strip()]
         stripped = stripped or [_stripped(text, 0, len(text))]
         starts = [0, *(start for start, _ in stripped[1:])]
         cuts = list(pairwise([*starts, len(text)])) if settings.chunks_late else stripped
-        chunks += [text[start:stop] for start, stop in cuts]
-        chunk_spans += stripped
+        chunk_texts += [text[start:stop] for start, stop in cuts]
+        chunks += [(number, *span) for number, span in enumerate(stripped)]
         counts.append(len(stripped))
-    return chunks, np.repeat(rows, counts), np.array(chunk_spans, np.int64).reshape(-1, 2)
+    return chunk_texts, np.repeat(rows, counts), np.array(chunks, np.int64).reshape(-1, 3)
 
 
 def _stripped(text: str, start: int, end: int) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,20 +19,19 @@ from typing import Any
 import pyarrow as pa
 
 from essent._core.texts import mend_surrogates
-from essent.bulk.settings import OTHERS
-from essent.bulk.sources import BATCH_BYTES, BATCH_ROWS, BLOCK, SAMPLE, Source
+from essent.bulk.models import OTHERS
+from essent.bulk.sources import BLOCK, SAMPLE, Source
 from essent.errors import DataError
 
 TEXT = "text"
 BOM = b"\xef\xbb\xbf"
 MAX_FIELD = 16 * 2**20  # characters of one field of a CSV file
-MAX_CONTENT = 64 * 2**20  # bytes of records that are sent to another process at a time
 HEAD = 4096  # bytes read of a JSON file, to recognize a JSON array; SAMPLE bytes are read of a CSV header
 Rows = list[dict[str, Any] | None]
 
 
 def with_header(source: Source) -> Source:
-    """Return the source with the header of its file.
+    """Return the source with the header of its file, and the columns that it names; a text file has one column.
 
     Raises:
         DataError: an empty file, a header that is not UTF-8 or names a column twice, a JSON array.
@@ -42,17 +42,18 @@ def with_header(source: Source) -> Source:
     if source.kind == "jsonl" and head[skipped:].lstrip().startswith(b"["):
         raise DataError(f"{source.address} is one JSON array. Write one object per line (jq -c '.[]').")
     if source.kind not in ("csv", "tsv"):
-        return replace(source, skipped=skipped)
+        names = (TEXT,) if source.kind == "text" else ()
+        return replace(source, skipped=skipped, fields=[pa.field(name, pa.string()) for name in names])
     line = io.BytesIO(head[skipped:]).readline()
     text = (decoded(line) or "").strip("\r\n")
     if not text.strip():
         raise DataError(f"{source.address}: the header is empty, or not UTF-8 text.")
     separator = next((mark for mark in ",;\t" if mark in text), ",") if source.kind == "csv" else "\t"
     fields = text.split("\t") if source.kind == "tsv" else next(csv.reader([text], delimiter=separator))
-    names = tuple(name.strip() for name in fields)
-    if len(set(names)) < len(names):
-        raise DataError(f"{source.address}: the header has a column name twice: {', '.join(names)}.")
-    return replace(source, header=names, separator=separator, skipped=skipped + len(line))
+    columns = [pa.field(name.strip(), pa.string()) for name in fields]
+    if len({column.name for column in columns}) < len(columns):
+        raise DataError(f"{source.address}: the header has a column name twice: {', '.join(fields)}.")
+    return replace(source, fields=columns, separator=separator, skipped=skipped + len(line))
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------
@@ -60,23 +61,24 @@ def with_header(source: Source) -> Source:
 
 def parse_rows(source: Source, content: bytes) -> Rows:
     """Return the rows of complete records; unreadable ones are None. Blank lines of JSON and CSV files are skipped."""
+    names = [column.name for column in source.fields]
     if source.kind == "csv":
         records = csv_records(io.BytesIO(content), source.separator)
-        return [_row(source.header, _as_utf8(fields)) for fields, _ in records if fields != []]
+        return [_row(names, _as_utf8(fields)) for fields, _ in records if fields != []]
     ends = content.removesuffix(b"\n").split(b"\n") if content else []
     lines = [decoded(line.removesuffix(b"\r")) for line in ends]
     if source.kind == "text":
         return [None if line is None else {TEXT: line} for line in lines]
     if source.kind == "jsonl":
         return [_json_row(line) for line in lines if line is None or line.strip()]
-    if len(source.header) > 1:
+    if len(names) > 1:
         lines = [line for line in lines if line != ""]
-    return [_row(source.header, None if line is None else line.split("\t")) for line in lines]
+    return [_row(names, None if line is None else line.split("\t")) for line in lines]
 
 
-def _row(header: Sequence[str], fields: list[str] | None) -> dict[str, Any] | None:
+def _row(names: Sequence[str], fields: list[str] | None) -> dict[str, Any] | None:
     """Return a row, or None if the number of fields differs from the header's."""
-    return dict(zip(header, fields, strict=True)) if fields is not None and len(fields) == len(header) else None
+    return dict(zip(names, fields, strict=True)) if fields is not None and len(fields) == len(names) else None
 
 
 def csv_records(lines: Iterator[bytes], separator: str) -> Iterator[tuple[list[str] | None, bytes]]:
@@ -135,71 +137,55 @@ def _json_row(line: str | None) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
-def read_range(source: Source, start: int, stop: int) -> Iterator[Rows]:
-    """Yield rows of the lines that begin in bytes `start` to `stop`, BATCH_ROWS or about BATCH_BYTES at a time.
+def read_records(source: Source, start: int, stop: float, rows: int, size: int) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the records that begin in bytes `start` to `stop` of the decompressed file, in portions.
 
-    A yielded list is empty if all of its lines are blank.
+    Args:
+        rows, size: a portion ends after this number of rows, or about this number of bytes.
+
+    Yields:
+        The start, end and bytes of a portion.
 
     Raises:
-        DataError: the file cannot be read.
+        DataError: the file cannot be read, or its compressed content is damaged.
     """
     with source.open() as raw:
-        inside = start > source.skipped  # then a line begins at `start` only if the byte before ends one
+        file = raw
+        if stop < math.inf and not isinstance(raw, io.BufferedReader):
+            file = io.BufferedReader(raw, BLOCK)  # fsspec's own lines are slow; without an end, few may be needed
+        inside = start > source.skipped  # then a record begins at `start` only if the byte before ends one
         position = start - inside
-        raw.seek(position)
-        file = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(raw, BLOCK)  # fsspec's lines are slow
-        if inside:
-            position += len(file.readline())
-        batch, size = [], 0
-        while position < stop and (line := file.readline()):
-            batch.append(line)
-            position, size = position + len(line), size + len(line)
-            if len(batch) == BATCH_ROWS or size >= BATCH_BYTES:
-                yield parse_rows(source, b"".join(batch))
-                batch, size = [], 0
-        yield parse_rows(source, b"".join(batch))
-
-
-def read_contents(source: Source, position: int, rows: int) -> Iterator[tuple[int, int, bytes]]:
-    """Yield portions of `rows` records, from a byte of the decompressed file on: start, end and bytes of each portion.
-
-    A portion of long records has fewer records, about MAX_CONTENT bytes.
-
-    Raises:
-        DataError: damaged compressed content; names the file.
-    """
-    with source.open() as file:
         if file.seekable():
             file.seek(position)
         else:
-            for start in range(0, position, BLOCK):
-                file.read(min(BLOCK, position - start))
-        # the fields of each record ([] for a blank line) and its bytes
+            for first in range(0, position, BLOCK):
+                file.read(min(BLOCK, position - first))
+        if inside:
+            position += len(file.readline())
+        # the fields of each record ([] for a blank line of a CSV file) and its bytes
         lines: Iterator[tuple[Any, bytes]] = ((line, line) for line in file)
-        content: list[bytes] = []
-        count = size = 0
+        end, count, portion = position, 0, list[bytes]()
         for fields, record in csv_records(file, source.separator) if source.kind == "csv" else lines:
-            content.append(record)
-            count, size = count + (fields != []), size + len(record)
-            if count == rows or size >= MAX_CONTENT:
-                yield position, position + size, b"".join(content)
-                position, count, size = position + size, 0, 0
-                content.clear()
-        if content:
-            yield position, position + size, b"".join(content)
+            if end >= stop:
+                break
+            portion.append(record)
+            end, count = end + len(record), count + (fields != [])
+            if count == rows or end - position >= size:
+                yield position, end, b"".join(portion)
+                position, count, portion = end, 0, []
+        if portion:
+            yield position, end, b"".join(portion)
 
 
 # -- columns ----------------------------------------------------------------------------------------------------------
 
 
 def infer_fields(source: Source, sample: Rows) -> list[Any]:
-    """Infer the Arrow fields of a file's columns from its first rows.
+    """Infer the Arrow fields of the columns of a JSON lines file from its first rows.
 
-    The columns of CSV, TSV and text files are texts. A JSON column has the common type of its first values:
-    booleans, integers, numbers, texts, or lists of these. Objects and values of several types are stored as JSON text.
+    A column has the common type of its first values: booleans, integers, numbers, texts, or lists of these. Objects and
+    values of several types are stored as JSON text.
     """
-    if source.kind != "jsonl":
-        return [pa.field(name, pa.string()) for name in source.header or (TEXT,)]
     names = dict.fromkeys(chain.from_iterable(filter(None, sample)))
     if OTHERS in names:
         raise DataError(f"{source.address}: the column name {OTHERS!r} is reserved. Rename the column.")

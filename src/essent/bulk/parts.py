@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -19,7 +18,7 @@ import pyarrow.parquet as pq
 
 from essent._core.atomic import remove_leftovers, sync, temporary_folder
 from essent.bulk.batches import Batch, chunk_columns, require_all_ok
-from essent.bulk.settings import CHUNK_COLUMNS, CHUNKS, EMBEDDING, OK, SCALE, STATUS, STATUSES, TRUNCATED, BulkSettings
+from essent.bulk.models import CHUNK_COLUMNS, CHUNKS, EMBEDDING, SCALE, STATUS, STATUSES, TRUNCATED, BulkSettings
 from essent.bulk.sources import Source, difference, first_line
 from essent.bulk.units import Job, Unit
 from essent.engine.compiled import loss_of
@@ -75,7 +74,7 @@ class PartWriter:
 
     def __init__(self, job: Job, unit: Unit) -> None:
         self._job, self._unit, self._source = job, unit, job.sources[unit.source]
-        self._statuses, self._first = Counter[str](), dict[str, int]()
+        self._codes: list[np.ndarray] = []  # statuses of the rows of each batch
         self._loss: dict[str, float] | None = None
         self._temporary = ExitStack()  # a temporary folder beside the part's path
         self._path = job.folder / unit.name
@@ -89,12 +88,7 @@ class PartWriter:
         if self._loss is None and settings.dtype != "float32" and len(batch.vectors) >= MIN_MEASURED:
             exact = batch.vectors[:MEASURED]
             self._loss = asdict(loss_of(exact, _restored(exact, settings.dtype)))
-        rows_before = self._statuses.total()
-        for code, first, count in zip(*np.unique(batch.codes, return_index=True, return_counts=True), strict=True):
-            status = list(STATUSES)[code]
-            self._statuses[status] += int(count)
-            if code != OK:
-                self._first.setdefault(status, rows_before + int(first))
+        self._codes.append(batch.codes)
         columns = dict(zip(batch.table.column_names, batch.table.columns, strict=True))
         columns[STATUS] = pa.DictionaryArray.from_arrays(batch.codes, list(STATUSES)).cast(pa.string())
         columns |= chunk_columns(batch, settings) | vector_columns(batch.vectors, batch.codes <= TRUNCATED, settings)
@@ -122,14 +116,19 @@ class PartWriter:
             write.result()  # raises the error of a failed write
         self._source.check_unchanged()
         job, unit, source = self._job, self._unit, self._source
+        codes = np.concatenate(self._codes)
+        present, first_rows, counts = np.unique(codes, return_index=True, return_counts=True)
+        statuses = [list(STATUSES)[code] for code in present]
+        first = dict(zip(statuses, first_rows.tolist(), strict=True))
+        first.pop("ok", None)
         values: dict[str, Any] = {
             "run": job.run,
             "source": {"address": source.address, "print": source.print},
             "versions": job.versions,
             "unit": {"start": unit.start, "stop": unit.stop},
-            "rows": self._statuses.total(),
-            "statuses": dict(self._statuses),
-            "first": self._first,
+            "rows": len(codes),
+            "statuses": dict(zip(statuses, counts.tolist(), strict=True)),
+            "first": first,
             "loss": self._loss,
         }
         footer = json.dumps({"format": FORMAT, **values}, sort_keys=True).encode()  # identical for identical parts

@@ -1,9 +1,9 @@
 """Compute units on a Ray cluster, one task per unit: Ray schedules and retries tasks, and uses nodes that join later.
 
-Each process in which Ray runs tasks loads the model once. It first checks that its node sees the same output, sources,
-libraries and model as the driver. A part has the same name and bytes on every node, and appears completely or not at
-all, so that a task may run twice. Ray Data's `map_batches` is not used: it stores its progress in memory, so that a
-killed driver loses all of it.
+Each process in which Ray runs tasks loads the model once. It first checks that its node sees the same output, libraries
+and model as the driver; a part checks its source. A part has the same name and bytes on every node, and appears
+completely or not at all, so that a task may run twice. Ray Data's `map_batches` is not used: it stores its progress in
+memory, so that a killed driver loses all of it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import shutil
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -26,7 +25,6 @@ from essent._core.atomic import write_text
 from essent._core.lazy import optional_import
 from essent.bulk.models import Model, open_model
 from essent.bulk.parts import LIBRARIES, Part
-from essent.bulk.sources import difference, fingerprint
 from essent.bulk.units import Job, Unit
 from essent.bulk.work import THREADS, do_unit, failure_of
 from essent.engine.compiled import CompiledEncoder
@@ -41,7 +39,6 @@ RETRIES = 3  # number of times that Ray repeats a unit whose process or node is 
 POLL = 0.5  # seconds between two checks of Ctrl-C and of the nodes
 MARKER = "_nodes"  # a file in the output by which a node recognizes the driver's folder
 MARKER_TIMEOUT = 15.0  # seconds that a shared file system may take to show the marker
-SOURCES_CHECKED = 20  # sources that a process checks before its first task; others are checked when they are read
 RESUME_HINT = "The parts are intact. Run the same command to resume."
 
 
@@ -110,11 +107,9 @@ def do_units_on_cluster(
             slots = sum(min(node_cpus // cpus, node_gpus if gpus else node_cpus) for node_cpus, node_gpus in nodes)
             placeable_at = time.monotonic() if slots else placeable_at
             if time.monotonic() - placeable_at > PLACEMENT_TIMEOUT:
-                total_cpus, total_gpus = (sum(counts) for counts in zip((0, 0), *nodes, strict=True))
                 raise DataError(
                     f"No node of the Ray cluster had room within {PLACEMENT_TIMEOUT:.0f} s for a task with {cpus} CPUs "
-                    f"and {gpus} GPUs. It has {len(nodes)} nodes with {total_cpus} CPUs and {total_gpus} GPUs in all. "
-                    f"{RESUME_HINT}"
+                    f"and {gpus} GPUs; CPUs and GPUs of its nodes: {nodes}. {RESUME_HINT}"
                 )
             while unit is not None and not stop.is_set() and len(running) < (workers or max(slots, 1)):
                 running[task.remote(unit, shared_job, token, cpus)] = unit
@@ -224,10 +219,10 @@ def _do(unit: Unit, job: Job, token: str, threads: int) -> tuple[str, Part | Ess
 
 
 def check_node(job: Job, token: str) -> None:
-    """Check that a node has the same libraries, output folder and sources as the driver.
+    """Check that a node has the same libraries and output folder as the driver.
 
     Raises:
-        DataError: the node cannot write to the output, or does not see the same sources.
+        DataError: the node does not see the output.
         MissingDependencyError: the node has other versions of libraries.
     """
     installed = {**job.versions, **library_versions(LIBRARIES)}  # a missing library may not be needed
@@ -239,14 +234,6 @@ def check_node(job: Job, token: str) -> None:
         if time.monotonic() > deadline:
             raise DataError(f"{job.folder} is not the driver's output folder: all nodes must share it under one path.")
         time.sleep(POLL)
-    try:
-        with tempfile.TemporaryFile(dir=job.folder):
-            pass
-    except OSError as error:
-        raise DataError(f"{job.folder} is not writable ({error.strerror or error}).") from error
-    for source in job.sources[:: -(-len(job.sources) // SOURCES_CHECKED)]:
-        if changed := difference(source.print, fingerprint(source.address)):
-            raise DataError(f"{source.address} differs from the driver's file: {changed}.")
 
 
 def check_model(job: Job, model: Model) -> None:

@@ -22,9 +22,8 @@ import numpy as np
 from essent._core.arguments import check_path, check_size
 from essent._core.atomic import require_writable
 from essent._core.display import text_progress
-from essent.bulk.models import Model, open_model
+from essent.bulk.models import BulkSettings, Model, ModelSpec, open_model
 from essent.bulk.parts import LIBRARIES, Part, check_same, clean, part_paths, part_schema, read_parts
-from essent.bulk.settings import BulkSettings, ModelSpec
 from essent.bulk.sources import find_sources
 from essent.bulk.units import Job, Unit, inspect_sources, output_fields, plan
 from essent.bulk.work import do_units, do_units_by_workers

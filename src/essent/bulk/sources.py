@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -57,7 +57,6 @@ class Source:
         rows: number of rows, which may be an estimate.
         ranges: start and stop of its units, as rows of a table or bytes of a file of lines; an empty file has one
             range, and therefore a part. None if the file can only be read from its beginning.
-        header: columns of a CSV or TSV file.
         separator: character between the fields of a CSV file.
         skipped: bytes before the first record: the byte order mark and the header.
     """
@@ -70,7 +69,6 @@ class Source:
     fields: Sequence[Any] = ()
     rows: int = 0
     ranges: Sequence[tuple[int, int]] | None = None
-    header: tuple[str, ...] = ()
     separator: str = ","
     skipped: int = 0
 
@@ -273,14 +271,22 @@ class TableFile:
             return stream.schema, iter(stream)
         return reader.schema, map(reader.get_batch, range(reader.num_record_batches))
 
-    def _batches(self, block: int, columns: Sequence[str]) -> Iterator[Any]:
-        """Yield the record batches of a block and of all later ones."""
+    def _batches(self, start: int, columns: Sequence[str]) -> Iterator[Any]:
+        """Yield the record batches from a row on."""
+        block = bisect_right(self._starts, start) - 1
+        batches: Iterator[Any]
         if self._parquet is None:
-            for batch in islice(self._open_arrow()[1], block, None):
-                yield batch.select(columns)
-            return
-        for group in range(block, len(self.blocks)):
-            yield from self._parquet.iter_batches(self.batch_rows, row_groups=[group], columns=columns)
+            batches = (batch.select(columns) for batch in islice(self._open_arrow()[1], block, None))
+        else:
+            batches = chain.from_iterable(
+                self._parquet.iter_batches(self.batch_rows, row_groups=[group], columns=columns)
+                for group in range(block, len(self.blocks))
+            )
+        before = start - self._starts[block]  # rows that are read and dropped, batch by batch
+        for batch in batches:
+            if before < batch.num_rows:
+                yield batch.slice(before)
+            before = max(before - batch.num_rows, 0)
 
     def read(self, start: int, stop: int, columns: Sequence[str]) -> Iterator[Any]:
         """Yield rows `start` to `stop` as tables of `batch_rows` rows each; the last may have fewer.
@@ -293,12 +299,7 @@ class TableFile:
         position, self._position = self._position, None  # a reader that is abandoned midway cannot be continued
         try:
             if position != (start, columns):
-                block = bisect_right(self._starts, start) - 1
-                self._unread, self._pending = self._batches(block, columns), []
-                before = start - self._starts[block]  # rows that are read and dropped, batch by batch
-                while before > 0 and (batch := next(self._unread, None)) is not None:
-                    self._pending = [batch.slice(before)] if before < batch.num_rows else []
-                    before -= batch.num_rows
+                self._unread, self._pending = self._batches(start, columns), []
             for first in range(start, stop, self.batch_rows):
                 size = min(self.batch_rows, stop - first)
                 missing = size - sum(batch.num_rows for batch in self._pending)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -12,18 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from essent._core.registry import did_you_mean
-from essent.bulk.lines import (
-    Rows,
-    decoded,
-    infer_fields,
-    parse_rows,
-    read_contents,
-    read_range,
-    to_json_table,
-    with_header,
-)
-from essent.bulk.settings import EMPTY, NOT_TEXT, NULL, OK, OTHERS, UNREADABLE, BulkSettings, ModelSpec
-from essent.bulk.sources import BATCH_ROWS, SAMPLE, TABLES, Source, TableFile
+from essent.bulk.lines import Rows, decoded, infer_fields, parse_rows, read_records, to_json_table, with_header
+from essent.bulk.models import EMPTY, NOT_TEXT, NULL, OK, OTHERS, UNREADABLE, BulkSettings, ModelSpec
+from essent.bulk.sources import BATCH_BYTES, BATCH_ROWS, SAMPLE, TABLES, Source, TableFile
 from essent.errors import DataError
 
 STRINGS = ("string", "large_string", "string_view")  # Arrow's types of texts
@@ -31,6 +23,7 @@ SAMPLED = 1000  # rows of a JSON file that determine the types of its columns
 SAMPLED_FILES = 20
 MIN_RANGE = 1024  # minimum bytes of a range
 COMPRESSION_RATIO = 3.0  # approximate ratio for texts
+MAX_CONTENT = 64 * 2**20  # bytes of records that are sent to another process at a time
 
 
 @dataclass(frozen=True)
@@ -99,7 +92,7 @@ def plan(sources: Sequence[Source], done: Mapping[str, int], rows_per_part: int)
         index, position = 0, source.skipped
         while (stop := done.get(Unit(source.number, index, 0, 0).name)) is not None:
             index, position = index + 1, stop
-        for start, stop, content in read_contents(source, position, rows_per_part):
+        for start, stop, content in read_records(source, position, math.inf, rows_per_part, MAX_CONTENT):
             unit = Unit(source.number, index, start, stop, content)
             if unit.name not in done:
                 yield unit
@@ -129,12 +122,12 @@ def read_unit(
         for rows in (table or TableFile(source)).read(unit.start, unit.stop, columns):
             yield rows, *_read_texts(rows.column(settings.column))
         return
+    portions = iter([(unit.start, unit.stop, unit.content or b"")])
     if unit.content is None:
-        batches = read_range(source, unit.start, unit.stop)
-    else:
-        all_records = parse_rows(source, unit.content)
-        batches = (all_records[start : start + BATCH_ROWS] for start in range(0, len(all_records), BATCH_ROWS))
-    for records in filter(None, batches):
+        portions = read_records(source, unit.start, unit.stop, BATCH_ROWS, BATCH_BYTES)
+    parsed = (parse_rows(source, content) for *_, content in portions)
+    batches = (rows[start : start + BATCH_ROWS] for rows in parsed for start in range(0, len(rows), BATCH_ROWS))
+    for records in batches:
         unread = np.array([row is None for row in records])
         if source.kind == "jsonl":
             cells = [None if row is None else row.get(settings.column) for row in records]
@@ -240,12 +233,13 @@ def _inspect_lines(source: Source, settings: BulkSettings, reads_types: bool) ->
     start = stop = 0
     sample: Rows = []
     if (is_json and reads_types) or not splits:
-        start, stop, content = next(read_contents(source, source.skipped, SAMPLED), (0, 0, b""))
+        portions = read_records(source, source.skipped, math.inf, SAMPLED, MAX_CONTENT)
+        start, stop, content = next(portions, (0, 0, b""))
         sample = parse_rows(source, content)
-    if reads_types or not is_json:
+    if is_json and reads_types:
         source = replace(source, fields=infer_fields(source, sample))
-        if sample or not is_json:  # an empty file has the columns of the other files
-            _check_columns(source, settings)
+    if not is_json or (reads_types and sample):  # an empty file has the columns of the other files
+        _check_columns(source, settings)
     if not splits:
         size = source.size * (1.0 if source.compression is None else COMPRESSION_RATIO)
         return replace(source, rows=round(size / max(stop - start, 1) * len(sample)))

@@ -208,7 +208,7 @@ def _encode_parts(sources: Sequence[str] | None, options: EncodeOptions, parts: 
 
 
 def _note_result(result: BulkResult) -> None:
-    from essent.bulk.settings import STATUSES
+    from essent.bulk.models import STATUSES
 
     new = result.rows - result.resumed
     speed = f", {new / max(result.seconds, 1e-9):,.0f} rows per second" if new else ""

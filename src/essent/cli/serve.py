@@ -40,9 +40,8 @@ def serve(
         models: Models on the hub, or folders. NAME=MODEL gives a model the name that requests use.
     """
     from essent.serving.run import serve as run_server
-    from essent.tasks.sample import sample_pairs_path
 
     if not logging.root.handlers:  # --debug has configured logging
         logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
         logging.getLogger("essent.serving").setLevel(logging.INFO)
-    run_server(models, settings, pairs=sample_pairs_path(), note=show_note)
+    run_server(models, settings, note=show_note)

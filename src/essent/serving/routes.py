@@ -17,7 +17,7 @@ from fastapi.responses import PlainTextResponse
 from essent.engine.numpy_encoder import unit_length
 from essent.report.parts import COLOURS
 from essent.serving import schemas
-from essent.serving.prepared import Description
+from essent.serving.run import Description
 from essent.serving.schemas import RequestError, unhealthy
 from essent.serving.service import Service
 from essent.version import __version__
@@ -77,8 +77,8 @@ async def embeddings(service: Served, body: schemas.EmbeddingsBody) -> Response:
     objects = b",".join(
         b'{"object":"embedding","index":%d,"embedding":%b}' % (index, row) for index, row in enumerate(rows)
     )
-    tokens = int(embedded.tokens.sum())
-    metadata: dict[str, Any] = {"model": model.name, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
+    usage = {"prompt_tokens": embedded.tokens, "total_tokens": embedded.tokens}
+    metadata: dict[str, Any] = {"model": model.name, "usage": usage}
     if embedded.truncated:
         metadata["truncated"] = embedded.truncated
     content = b'{"object":"list","data":[%b],%b' % (objects, orjson.dumps(metadata)[1:])
@@ -252,7 +252,7 @@ async def compare(service: Served, body: schemas.CompareBody) -> Response:
     service.check_texts(texts, name_of)
     embedded = await service.embed(model, texts, prompt, name_of=name_of, unit=True)
     scores = np.clip(np.einsum("nk,nk->n", embedded.vectors[0::2], embedded.vectors[1::2]), -1, 1)
-    compared = {"model": model.name, "scores": scores, "typical": service.typical.get(model.name, [])}
+    compared = {"model": model.name, "scores": scores, "typical": model.typical}
     if model.calibration is not None:
         compared |= {"calibrated": model.calibration(scores), "calibrated_means": model.calibration.meaning}
     return as_json(compared, embedded.headers)
@@ -278,22 +278,16 @@ def explorer_page() -> tuple[bytes, dict[str, str]]:
     style = (PAGE / "explorer.css").read_text("utf-8").replace("/* colours */", COLOURS)
     script = "".join((PAGE / name).read_text("utf-8") for name in SCRIPTS)
     html = (PAGE / "explorer.html").read_text("utf-8").replace("/* style */", style).replace("/* script */", script)
-    digests = {
-        f"{name}-src": f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-        for name, text in (("style", style), ("script", script))
-    }
-    policy = {
-        "default-src": "'none'",
-        "connect-src": "'self'",
-        **digests,
-        "img-src": "data:",
-        "base-uri": "'none'",
-        "form-action": "'none'",
-        "frame-ancestors": "'none'",
-        "require-trusted-types-for": "'script'",
-    }
+    style_digest, script_digest = (
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)
+    )
+    policy = (
+        f"default-src 'none'; connect-src 'self'; style-src 'sha256-{style_digest}'; "
+        f"script-src 'sha256-{script_digest}'; img-src data:; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'; require-trusted-types-for 'script'"
+    )
     headers = {
-        "content-security-policy": "; ".join(f"{name} {allowed}" for name, allowed in policy.items()),
+        "content-security-policy": policy,
         "x-content-type-options": "nosniff",
         "referrer-policy": "no-referrer",
         "cache-control": "no-cache",

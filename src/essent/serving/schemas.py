@@ -125,7 +125,7 @@ class CompareBody(ModelChoice):
     pairs: Annotated[list[Pair], Field(fail_fast=True, min_length=1)]
 
 
-# -- responses; the others are `prepared.Description` and lists --------------------------------------------------------
+# -- responses; the others are `run.Description` and lists --------------------------------------------------------
 
 
 class Embedding(BaseModel):

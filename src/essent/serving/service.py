@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -20,7 +18,7 @@ from essent.engine.compiled import largest_difference
 from essent.engine.numpy_encoder import unit_length
 from essent.errors import VerificationError
 from essent.serving.engine import Engine
-from essent.serving.prepared import Prepared
+from essent.serving.run import Prepared
 from essent.serving.schedule import Batch, Schedule
 from essent.serving.schemas import RequestError, overloaded
 from essent.serving.settings import Settings
@@ -31,9 +29,9 @@ BUDGET = {"engine": 1024, "static": 2048}  # tokens of a batch, with an engine a
 FEW = 4000  # characters to tokenize, or tokens to average; more are processed in a thread
 PORTION = 100_000  # characters that a thread tokenizes at a time
 MAX_WAITING = 64  # requests that wait for the threads
-BANDS = (("unrelated", 0.0, 1.0), ("alike in part", 2.0, 3.5), ("same meaning", 4.0, 5.0))  # scores of pairs
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+STAGES = ("tokenization", "queue", "inference")  # of a request, for the metrics
 HISTOGRAMS = {
     "te_request_duration": ("Seconds of a request.", SECONDS),
     "te_request_tokenization_duration": ("Seconds of tokenizing.", SECONDS),
@@ -56,22 +54,18 @@ COUNTERS = {
 
 @dataclass
 class Embedded:
-    """The vectors of a request's texts, with counts and times.
+    """The vectors of a request's texts.
 
     Attributes:
         vectors: (N,K) float32.
-        tokens: number of tokens that the model read of each text (N,), including special tokens.
+        tokens: number of tokens that the model read, including special tokens.
         truncated: indices of the truncated texts.
-        tokenizing, waiting, running: seconds of each stage.
         headers: response headers with the number of truncated texts, if there are any.
     """
 
     vectors: np.ndarray
-    tokens: np.ndarray
+    tokens: int
     truncated: list[int]
-    tokenizing: float
-    waiting: float
-    running: float
     headers: dict[str, str]
 
 
@@ -108,15 +102,14 @@ class Metrics:
         else:
             self._counters["te_request_failure"].labels(str(status)).inc()
 
-    def add_texts(self, model: str, embedded: Embedded) -> None:
-        """Count the texts of a request."""
-        self._counters["essent_tokens"].labels(model).inc(int(embedded.tokens.sum()))
-        self._counters["essent_truncated_texts"].inc(len(embedded.truncated))
-        self._histograms["te_request_tokenization_duration"].observe(embedded.tokenizing)
-        self._histograms["te_request_queue_duration"].observe(embedded.waiting)
-        self._histograms["te_request_inference_duration"].observe(embedded.running)
-        for tokens in embedded.tokens[:64].tolist():
-            self._histograms["te_request_input_length"].observe(tokens)
+    def add_texts(self, model: str, tokens: np.ndarray, truncated: int, seconds: Sequence[float]) -> None:
+        """Count the texts of a request: their tokens (N,), and the seconds in each of `STAGES`."""
+        self._counters["essent_tokens"].labels(model).inc(int(tokens.sum()))
+        self._counters["essent_truncated_texts"].inc(truncated)
+        for stage, duration in zip(STAGES, seconds, strict=True):
+            self._histograms[f"te_request_{stage}_duration"].observe(duration)
+        for count in tokens[:64].tolist():
+            self._histograms["te_request_input_length"].observe(count)
 
     def add_batch(self, batch: Batch) -> None:
         """Count a batch."""
@@ -135,20 +128,14 @@ class Service:
         models: the models, from `prepare`.
         settings: limits and timeouts.
         engine_threads, tokenizing_threads: see `Settings.divide`.
-        pairs: scored pairs, see `essent.serving.run.serve`.
-
-    Attributes:
-        typical: per model, the typical cosines of pairs, for `/compare`.
     """
 
     def __init__(
-        self, models: list[Prepared], settings: Settings, engine_threads: int, tokenizing_threads: int,
-        pairs: Path | None = None,
-    ) -> None:  # fmt: skip
-        self.settings, self.pairs, self.tokenizing_threads = settings, pairs, tokenizing_threads
+        self, models: list[Prepared], settings: Settings, engine_threads: int, tokenizing_threads: int
+    ) -> None:
+        self.settings, self.tokenizing_threads = settings, tokenizing_threads
         self.models = {model.name: model for model in models}
         self.created = int(time.time())
-        self.typical: dict[str, list[dict[str, Any]]] = {}
         self._waiting = 0
         self._pool = ThreadPoolExecutor(tokenizing_threads, thread_name_prefix="tokenizing")
         sources = {model.name: model.source for model in models if model.static is None}
@@ -180,39 +167,23 @@ class Service:
         return self.engine.state == "ready"
 
     async def check(self) -> None:
-        """Run golden texts as requests: together, and each alone, since a batch of one text may give another vector.
-
-        The first call also computes the typical cosines of pairs, since no timeout applies yet.
+        """Compute golden texts together, and each alone, since a batch of one text may give another vector.
 
         Raises:
             VerificationError: a model does not reproduce its golden vectors.
         """
         for model in self.models.values():
-            texts, golden, description = model.golden_texts, model.golden, model.description
-            allowed = description.golden_vectors["allowed_difference"]
-            batches = [texts, *([text] for text in texts)]
-            together, *alone = [(await self.run(model, batch, checking=True)).vectors for batch in batches]
-            difference = max(largest_difference(vectors, golden) for vectors in (together, np.concatenate(alone)))
+            texts, reading, limit = model.golden_texts, model.reading, model.reading.max_seq_length
+            sequences = model.ids(texts)
+            if limit is not None:
+                sequences = reading.truncate(texts, sequences, limit, reading.cuts_start)
+            batches = [sequences, *([ids] for ids in sequences)]
+            together, *alone = [(await self.compute(model, batch, checking=True))[0] for batch in batches]
+            difference = max(largest_difference(vectors, model.golden) for vectors in (together, np.concatenate(alone)))
+            allowed = model.description.golden_vectors["allowed_difference"]
             if not difference <= allowed:
                 message = f"{model.name} does not reproduce its golden vectors: the difference is {difference:.1e}"
                 raise VerificationError(f"{message}, above {allowed:.0e}.")
-            if self.pairs is not None and model.name not in self.typical:
-                self.typical[model.name] = await self._typical_cosines(model, self.pairs)
-
-    async def _typical_cosines(self, model: Prepared, path: Path) -> list[dict[str, Any]]:
-        """Return quantiles of the cosines of pairs that people labelled unrelated, partly similar, or the same."""
-        rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-        _, prompt = self.find(model.name)
-        texts = [prompt + row[side] for row in rows for side in ("sentence1", "sentence2")]
-        unit = unit_length((await self.run(model, texts, truncate=True, checking=True)).vectors)
-        cosines, scores = np.einsum("nk,nk->n", unit[0::2], unit[1::2]), np.array([row["score"] for row in rows])
-        typical = []
-        for band, lowest, highest in BANDS:
-            inside = cosines[(scores >= lowest) & (scores <= highest)].astype(np.float64)
-            if len(inside):
-                low, median, high = np.quantile(inside, (0.05, 0.5, 0.95)).round(4).tolist()
-                typical.append({"pairs": band, "count": len(inside), "low": low, "median": median, "high": high})
-        return typical
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
@@ -267,33 +238,13 @@ class Service:
         if dimensions is not None and dimensions > (available := model.description.dimensions):
             message = f"dimensions={dimensions}: the vectors of {model.name} have {available} dimensions."
             raise RequestError(400, message, param="dimensions")
-        texts = [prompt + text for text in texts] if prompt else texts
-        embedded = await self.run(
-            model, texts, self.settings.truncate if truncate is None else truncate, cuts_start, name_of
-        )
-        self.metrics.add_texts(model.name, embedded)
-        embedded.vectors = embedded.vectors[:, :dimensions]
-        if unit:
-            embedded.vectors = unit_length(embedded.vectors)
-        return embedded
-
-    async def run(
-        self, model: Prepared, texts: list[str], truncate: bool = False, cuts_start: bool | None = None,
-        name_of: NameOf = "input[{}]".format, checking: bool = False,
-    ) -> Embedded:  # fmt: skip
-        """Return the vectors of texts that include their prompts; equal texts run once.
-
-        Args:
-            checking: see `Engine.run`.
-
-        Raises:
-            RequestError: see `embed`.
-        """
+        truncate = self.settings.truncate if truncate is None else truncate
         start = time.monotonic()
-        distinct, inverse = distinct_texts(texts)
+        distinct, inverse = distinct_texts([prompt + text for text in texts])
         sequences = [ids for portion in await self.in_portions(model.ids, distinct) for ids in portion]
         counts = np.fromiter(map(len, sequences), np.int64, len(sequences))
         tokens, reading, limit = counts, model.reading, model.reading.max_seq_length
+        field = name_of(len(texts) - 1).partition("[")[0]
         if limit is not None and int(counts.max()) > limit:
             if not truncate:
                 too_long = np.flatnonzero(counts > limit)
@@ -302,24 +253,23 @@ class Service:
                     f"{name} has {counts[too_long[0]]:,} tokens, but {model.name} reads at most {limit:,}: "
                     "split it, or let the server's owner allow truncation (--truncate)."
                 )
-                raise RequestError(400, message, "context_length_exceeded", name.partition("[")[0])
+                raise RequestError(400, message, "context_length_exceeded", field)
             tokens = np.minimum(counts, limit)
             cuts_start = reading.cuts_start if cuts_start is None else cuts_start
             sequences = reading.truncate(distinct, sequences, limit, cuts_start)
         if (total := int(tokens.sum())) > (allowed := self.settings.max_request_tokens):
             message = f"The request has {total:,} tokens; at most {allowed:,} are allowed. Send it in parts."
-            raise RequestError(400, message, "max_tokens_per_request", name_of(len(texts) - 1).partition("[")[0])
+            raise RequestError(400, message, "max_tokens_per_request", field)
         tokenized = time.monotonic()
-        vectors, waiting = await self.compute(model, sequences, checking)
+        vectors, waiting = await self.compute(model, sequences)
         if not np.isfinite(vectors).all():
             raise RequestError(500, "The model returned a vector that is not finite.", "not_finite")
-        vectors = vectors[:, : model.description.dimensions]
-        running = time.monotonic() - tokenized - waiting
-        truncated = np.flatnonzero((tokens < counts)[inverse]).tolist()
-        if len(distinct) != len(texts):
-            vectors, tokens = vectors[inverse], tokens[inverse]
+        seconds = (tokenized - start, waiting, time.monotonic() - tokenized - waiting)
+        truncated, tokens = np.flatnonzero((tokens < counts)[inverse]).tolist(), tokens[inverse]
+        self.metrics.add_texts(model.name, tokens, len(truncated), seconds)
+        vectors = vectors[inverse, :dimensions]
         headers = {"x-truncated-inputs": str(len(truncated))} if truncated else {}
-        return Embedded(vectors, tokens, truncated, tokenized - start, waiting, running, headers)
+        return Embedded(unit_length(vectors) if unit else vectors, int(tokens.sum()), truncated, headers)
 
     async def compute(
         self, model: Prepared, sequences: list[np.ndarray], checking: bool = False
@@ -329,8 +279,10 @@ class Service:
             return await self.engine.run(model.name, sequences, checking)
         ragged = np.concatenate(sequences), np.fromiter(map(len, sequences), np.int64, len(sequences))
         if len(ragged[0]) < FEW:
-            return model.static.means(ragged), 0.0
-        return await asyncio.get_running_loop().run_in_executor(self._pool, model.static.means, ragged), 0.0
+            vectors = model.static.means(ragged)
+        else:
+            vectors = await asyncio.get_running_loop().run_in_executor(self._pool, model.static.means, ragged)
+        return vectors[:, : model.description.dimensions], 0.0
 
     async def in_portions(self, tokenize: Callable[[list[str]], T], texts: list[str]) -> list[T]:
         """Tokenize few texts at once, and many in a thread, in portions, so that other requests are not delayed.

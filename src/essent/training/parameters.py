@@ -38,8 +38,7 @@ from transformers.activations import ACT2FN
 from essent._core.lazy import optional_import
 from essent._core.registry import Registry
 from essent.encoder.encoder import Encoder
-from essent.encoder.pipeline.module import RecipeModule
-from essent.encoder.saving.save import SavableModule
+from essent.encoder.module import RecipeModule
 from essent.errors import InputError, UnsupportedRecipeError
 from essent.model.backbone import Backbone
 from essent.model.template import make_frame
@@ -302,7 +301,7 @@ def free_template(encoder: Encoder, templates: Sequence[str]) -> str:
     weight.requires_grad_(True)
     weight.register_hook(lambda gradient: gradient * is_free.to(gradient.device))
     backbone = Backbone(model, tokenizer, old.max_seq_length, old.last)
-    replace_module(encoder, SavableModule(backbone, Recipe(template=free, weights=("mask",))))
+    replace_module(encoder, RecipeModule(backbone, Recipe(template=free, weights=("mask",))))
     return free
 
 
