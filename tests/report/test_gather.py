@@ -120,16 +120,14 @@ def test_files_of_equal_name_are_told_apart() -> None:
 
 def test_verdict_on_the_highest_row() -> None:
     close = [scored(70.0, low=68.0, high=73.0), scored(69.0, recipe="cls", low=66.0, high=72.0)]
-    report = gather(close)
-    assert report.verdict == ["Accuracy ×100: mean has 70.00 (68.00 to 73.00) on stsb, the highest of 2 rows."]
+    sentence = "cls is worse than mean by -1.00 [-1.50, -0.50], p ≤ 0.002."
+    report = gather(close, comparisons=[sentence])
+    assert report.verdict == [
+        sentence,  # paired comparisons come first
+        "Accuracy ×100: mean has 70.00 (68.00 to 73.00) on stsb, the highest of 2 rows.",
+    ]
     assert gather([scored(70.0)]).verdict == ["Accuracy ×100: models/tiny has 70.00 on stsb."]
     assert gather([scored(None)]).verdict == []
-
-
-def test_paired_comparisons_come_first() -> None:
-    sentence = "cls is worse than mean by -1.00 [-1.50, -0.50], p ≤ 0.002."
-    report = gather([scored(70.0), scored(69.0, recipe="cls")], comparisons=[sentence])
-    assert report.verdict == [sentence, "Accuracy ×100: mean has 70.00 on stsb, the highest of 2 rows."]
 
 
 def test_the_mean_over_tasks_decides() -> None:

@@ -60,7 +60,7 @@ def evidence_of(task: LabeledTask, recipes: int = 3) -> np.ndarray:
 
 
 @pytest.mark.parametrize("build", KINDS)
-def test_evidence_gives_scores_of_all_of_draws_and_of_parts(build: Callable[[], LabeledTask]) -> None:
+def test_evidence_gives_scores_of_all_of_draws_of_parts_and_comparisons(build: Callable[[], LabeledTask]) -> None:
     """Counts of 0 and 1 are the score of a task with those units alone, where evidence is unit by unit."""
     task, evidence = build(), evidence_of(build())
     assert evidence.shape == (3, task.evidence_size)
@@ -77,11 +77,6 @@ def test_evidence_gives_scores_of_all_of_draws_and_of_parts(build: Callable[[], 
     if isinstance(task, (PairTask, DuplicateTask, TripletTask, RetrievalTask)):
         alone = task.without(~part).scores(evidence.reshape(3, -1, task.units)[:, :, part].reshape(3, -1))
         np.testing.assert_allclose(scores_of_parts(task, evidence, part[None])[:, 0], alone, atol=1e-9)
-
-
-@pytest.mark.parametrize("build", KINDS)
-def test_intervals_tests_and_seeds(build: Callable[[], LabeledTask]) -> None:
-    task, evidence = build(), evidence_of(build())
     score, resampled = task.scores(evidence), bootstrap(task, evidence, resamples=200)
     np.testing.assert_array_equal(resampled, bootstrap(task, evidence, resamples=200))
     assert (np.quantile(resampled, 0.001, axis=1) <= score + 1e-9).all()

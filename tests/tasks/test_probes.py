@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from essent.tasks import probes
-from essent.tasks.labels import STRENGTHS as ALL_STRENGTHS
+from essent.tasks.labels import STRENGTHS
 from essent.tasks.probes import as_probabilities, cross_validated, held_out, logits_by_strength, scaled
 
 
@@ -21,7 +21,7 @@ def data(classes: int, rows: int = 240, width: int = 12, seed: int = 0) -> tuple
     return vectors, labels, targets[:, 1:] if classes == 2 else targets
 
 
-STRENGTHS = ALL_STRENGTHS[:7]  # weaker regularisation leaves the solution to rounding
+FEWER = STRENGTHS[:7]  # weaker regularisation leaves the solution to rounding
 
 
 def reference(
@@ -39,7 +39,7 @@ def test_every_problem_is_scikit_learns(classes: int, rows: int, width: int) -> 
     vectors, labels, targets = data(classes, rows, width)
     used = np.arange(rows)[:, None] % 4 != np.arange(5)  # the last one has all rows
     used[:, 2], used[6:, 3] = False, False
-    for strength, logits in zip(STRENGTHS, logits_by_strength(scaled(vectors), targets, used, STRENGTHS), strict=True):
+    for strength, logits in zip(FEWER, logits_by_strength(scaled(vectors), targets, used, FEWER), strict=True):
         assert np.isfinite(logits).all()
         for problem in (0, 1, 4):
             expected = reference(vectors, labels, used[:, problem], strength)
@@ -62,13 +62,13 @@ def nested(vectors: np.ndarray, labels: np.ndarray, folds: np.ndarray) -> np.nda
     predictions, numbers = np.zeros(len(labels), dtype=int), range(folds.max() + 1)
     for fold in numbers:
         scores = []
-        for strength in STRENGTHS:
+        for strength in FEWER:
             inner = []
             for other in (other for other in numbers if other != fold):
                 predicted = reference(vectors, labels, (folds != fold) & (folds != other), strength).argmax(1)
                 inner.append(np.mean(predicted[folds == other] == labels[folds == other]))
             scores.append(np.mean(inner))
-        best = STRENGTHS[int(np.argmax(scores))]
+        best = FEWER[int(np.argmax(scores))]
         predictions[folds == fold] = reference(vectors, labels, folds != fold, best).argmax(1)[folds == fold]
     return predictions
 
@@ -76,7 +76,7 @@ def nested(vectors: np.ndarray, labels: np.ndarray, folds: np.ndarray) -> np.nda
 def test_cross_validation_is_nested_loops() -> None:
     vectors, labels, targets = data(2, rows=150)
     folds = np.random.default_rng(1).permutation(150) % 4
-    probabilities, strengths = cross_validated(vectors, targets, folds, STRENGTHS)
+    probabilities, strengths = cross_validated(vectors, targets, folds, FEWER)
     # the path stops two strengths beyond the best one, where the reference may still find an equal one
     assert np.mean(probabilities.argmax(1) == nested(vectors, labels, folds)) > 0.97
     assert len(strengths) == 4
@@ -87,39 +87,41 @@ def test_held_out(with_dev: bool) -> None:
     vectors, labels, targets = data(3, rows=300)
     part, folds = np.arange(300) % 5, np.arange(300) // 5 % 3
     train, dev = part > with_dev, (part == 1) & with_dev
-    probabilities, (strength,) = held_out(vectors, targets, train, dev, folds, STRENGTHS)
+    probabilities, (strength,) = held_out(vectors, targets, train, dev, folds, FEWER)
     inner_parts = [dev] if with_dev else [train & (folds == fold) for fold in range(3)]
     scores = []
-    for candidate in STRENGTHS:
+    for candidate in FEWER:
         fits = [reference(vectors, labels, train & ~inner, candidate, train).argmax(1) for inner in inner_parts]
         right = [(fit == labels)[inner] for fit, inner in zip(fits, inner_parts, strict=True)]
         scores.append(np.mean(np.concatenate(right)))
-    assert max(scores) - scores[STRENGTHS.index(strength)] < 0.01
+    assert max(scores) - scores[FEWER.index(strength)] < 0.01
     np.testing.assert_allclose(probabilities, reference(vectors, labels, train, strength, train), atol=5e-3)
 
 
 def test_scale_and_degenerate_vectors() -> None:
     vectors, labels, targets = data(2)
     folds = np.arange(240) % 3
-    whole, again, moved = (cross_validated(v, targets, folds)[0] for v in (vectors, vectors, 1e-3 * vectors + 70))
+    whole, again, moved = (
+        cross_validated(v, targets, folds, STRENGTHS)[0] for v in (vectors, vectors, 1e-3 * vectors + 70)
+    )
     assert whole.tobytes() == again.tobytes()
     assert np.mean(whole.argmax(1) == moved.argmax(1)) > 0.99
-    constant, _ = cross_validated(np.full((240, 5), 7.0), targets, folds)
+    constant, _ = cross_validated(np.full((240, 5), 7.0), targets, folds, STRENGTHS)
     assert (constant.argmax(1) == (labels.mean() > 0.5)).mean() > 0.9
-    huge, _ = cross_validated(1e200 * vectors, targets, folds)
+    huge, _ = cross_validated(1e200 * vectors, targets, folds, STRENGTHS)
     assert np.isfinite(huge).all()
-    _, strengths = cross_validated(vectors, targets, np.arange(240) % 2)
-    assert strengths == [ALL_STRENGTHS[len(ALL_STRENGTHS) // 2]] * 2  # no inner fold to choose one on
+    _, strengths = cross_validated(vectors, targets, np.arange(240) % 2, STRENGTHS)
+    assert strengths == [STRENGTHS[len(STRENGTHS) // 2]] * 2  # no inner fold to choose one on
 
 
 def test_outlier_in_the_test_part() -> None:
     vectors, _, targets = data(2, rows=300)
     part = np.arange(300) % 3
     train, dev, nothing = part == 0, part == 1, np.zeros(300, dtype=int)
-    before, strength = held_out(vectors, targets, train, dev, nothing)
+    before, strength = held_out(vectors, targets, train, dev, nothing, STRENGTHS)
     moved = vectors.copy()
     moved[2] *= 1e6
-    after, same = held_out(moved, targets, train, dev, nothing)
+    after, same = held_out(moved, targets, train, dev, nothing, STRENGTHS)
     assert strength == same
     np.testing.assert_allclose(np.delete(after, 2, axis=0), np.delete(before, 2, axis=0), atol=1e-5)
 
@@ -127,11 +129,11 @@ def test_outlier_in_the_test_part() -> None:
 def test_parts_of_the_problems_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, _, targets = data(3)
     folds = np.arange(240) % 4
-    whole, _ = cross_validated(vectors, targets, folds)
+    whole, _ = cross_validated(vectors, targets, folds, STRENGTHS)
     monkeypatch.setattr(probes, "STORED", 2 * 3 * (5 * 240 + 2 * probes.MEMORY * 13))
-    np.testing.assert_allclose(cross_validated(vectors, targets, folds)[0], whole, atol=5e-3)
+    np.testing.assert_allclose(cross_validated(vectors, targets, folds, STRENGTHS)[0], whole, atol=5e-3)
     monkeypatch.setattr(probes, "MAX_LOGITS", 5 * targets.size)
-    fewer, _ = cross_validated(vectors, targets, folds)
+    fewer, _ = cross_validated(vectors, targets, folds, STRENGTHS)
     assert np.mean(fewer.argmax(1) == whole.argmax(1)) > 0.9
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -39,14 +39,16 @@ from essent.report.sections import (
     plain_section,
     record_table,
 )
-from essent.tasks.result import Result, spelled
+from essent.tasks.result import AVERAGE, Result, spelled
 
 if TYPE_CHECKING:
     from essent.selection.leaderboard import Leaderboard
 
-AVERAGE = "avg"
-KINDS = {"heros": {"similarity", "baseline"}, "geometry": {"alignment", "uniformity"}}  # metrics of the kind
-SECTIONS = {"heros": heros_section, "geometry": geometry_section, "other": plain_section}
+SECTIONS = {  # of tasks without a main score, by metrics of their kind
+    heros_section: {"similarity", "baseline"},
+    geometry_section: {"alignment", "uniformity"},
+    plain_section: set[str](),
+}
 ResultsByRow = Mapping[Row, Mapping[str, Result]]  # by row and task
 
 
@@ -92,24 +94,21 @@ def gather(
 
 def _result_sections(results: Iterable[Result], names: Names) -> Iterator[Section]:
     """Yield one section per main score, and one per task without a main score."""
-    groups: dict[tuple[str, ...], list[Result]] = {}
+    groups: dict[tuple[Any, str], list[Result]] = {}
     for result in results:
-        kind = next((kind for kind, metrics in KINDS.items() if metrics <= set(result.metrics)), "other")
-        key = (kind, result.task) if result.main is None else ("main", *result.main)
-        groups.setdefault(key, []).append(result)
-    for (kind, *key_names), group in groups.items():
+        section_of = next(section for section, metrics in SECTIONS.items() if metrics <= set(result.metrics))
+        groups.setdefault(result.main or (section_of, result.task), []).append(result)
+    for (metric_or_section, name), group in groups.items():
         rows = _by_row(group, names)
         notes = [f"{result.task}: {note}" for result in group for note in result.notes]
         if len(rows) > len({key_of(result.provenance) for result in group}):
             notes.append("A row with (2) is another result of the same model, recipe and task.")
         if unlike := _different_data(group):
             notes.append(f"Results on different data of the same name cannot be compared: {', '.join(unlike)}.")
-        if kind == "main":
-            metric, subset = key_names
-            section = _scored_section(metric, subset, rows)
+        if group[0].main is not None:
+            section = _scored_section(metric_or_section, name, rows)
         else:
-            (task,) = key_names
-            section = SECTIONS[kind](task, {row: results_by_task[task] for row, results_by_task in rows.items()})
+            section = metric_or_section(name, {row: results_by_task[name] for row, results_by_task in rows.items()})
         yield replace(section, notes=list(dict.fromkeys(notes)), verdict="" if unlike else section.verdict)
 
 

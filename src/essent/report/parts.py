@@ -14,6 +14,7 @@ from essent.tasks.result import Key, row_labels, short_name, short_names
 TEMPLATES = Path(__file__).parent / "templates"
 MISSING = "–"  # a cell that is not measured, or undefined
 MIN_VALUES_TO_CLIP = 30  # a heat map of at least this many values clips its lowest tenth
+MAX_STEPS = 6  # between ticks of an axis
 NO_MODEL, AS_IT_IS = "a model", "as it is"
 PATH = re.compile(
     r"(?<![\w./\\:<])(?:~?/|[A-Za-z]:[/\\])(?:[^\s/\\'\",;<>|]+[/\\])+[^\s/\\'\",;<>|]+"
@@ -205,16 +206,16 @@ class Axis(NamedTuple):
         return 100.0 * (value - self.low) / (self.high - self.low)
 
 
-def axis_of(values: Sequence[float], max_steps: int = 6) -> Axis:
+def axis_of(values: Sequence[float]) -> Axis:
     """Return the shortest range between round numbers that contains all values."""
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     if high - low <= 1e-9 * max(abs(low), abs(high)):  # a single value: a range around it
         width = max(abs(high), 1.0) * 0.1
         low, high = low - width, high + width
-    power = 10.0 ** math.floor(math.log10((high - low) / max_steps))
+    power = 10.0 ** math.floor(math.log10((high - low) / MAX_STEPS))
     for step in (power * factor for factor in (1, 2, 5, 10, 20)):
         first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-        if last - first <= max_steps:
+        if last - first <= MAX_STEPS:
             break
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
     ticks = tuple(round(number * step, 12) for number in range(first, last + 1))

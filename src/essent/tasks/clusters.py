@@ -133,7 +133,7 @@ class ClusterTask(LabeledTask):
 
 
 @needs_torch("Clustering")
-def cluster(vectors: np.ndarray, clusters: int, seeds: Sequence[int] = SEEDS, starts: int = 10) -> np.ndarray:
+def cluster(vectors: np.ndarray, clusters: int, seeds: Sequence[int], starts: int) -> np.ndarray:
     """Cluster rows (N,D) with one k-means run per seed; return cluster indices (S,N).
 
     Runs are parallel, with one thread each: ten times as fast as one run on all cores when the cores are busy, with

@@ -281,14 +281,14 @@ def spread_folds(
     count: int,
     folds: int,
     seed: int,
-    strata: Sequence[Hashable] | None = None,
-    groups: Sequence[Hashable] | None = None,
+    strata: Sequence[Hashable] | None,
+    groups: Sequence[Hashable] | None,
 ) -> np.ndarray:
     """Assign a random fold 0 … F−1 to each of `count` members.
 
     Args:
-        strata: the stratum of each member; strata are spread evenly over the folds.
-        groups: the group of each member; a group is in one fold. By default each member is its own group.
+        strata: the stratum of each member, if any; strata are spread evenly over the folds.
+        groups: the group of each member; a group is in one fold. Without groups, each member is its own.
     """
     shuffled = np.random.default_rng(seed).permutation(count)
     first_members: dict[Hashable, int] = {}

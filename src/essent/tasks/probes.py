@@ -22,8 +22,6 @@ import torch
 from scipy.special import softmax
 from torch.nn.functional import softplus
 
-from essent.tasks.labels import STRENGTHS
-
 PATIENCE = 2  # strengths tried beyond the best one
 STANDARD_ERRORS = 2.0  # a strength that is worse by this many ends the search
 COLUMNS, ROWS = 32, 4096  # numbers of columns and rows converted to float64 at a time
@@ -43,7 +41,7 @@ def cross_validated(
     vectors: np.ndarray,
     targets: np.ndarray,
     folds: np.ndarray,
-    strengths: Sequence[float] = STRENGTHS,
+    strengths: Sequence[float],
     *,
     nested: bool = True,
 ) -> tuple[np.ndarray, list[float]]:
@@ -87,7 +85,7 @@ def held_out(
     train: np.ndarray,
     dev: np.ndarray,
     folds: np.ndarray,
-    strengths: Sequence[float] = STRENGTHS,
+    strengths: Sequence[float],
 ) -> tuple[np.ndarray, list[float]]:
     """Fit on the training rows with the strength that is best on the dev rows, and predict all rows.
 

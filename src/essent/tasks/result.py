@@ -7,6 +7,7 @@ import math
 import platform
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -132,17 +133,14 @@ def plain(value: Any) -> Any:
 
 def library_versions(libraries: Sequence[str] = LIBRARIES) -> dict[str, str]:
     """Return the versions of Python and of the installed libraries, by default of those that can change a score."""
-    versions = {name: number for name in libraries if (number := _installed(name)) is not None}
-    return {"python": platform.python_version(), **versions}
+    versions = {"python": platform.python_version()}
+    for library in libraries:
+        with suppress(PackageNotFoundError):
+            versions[library] = _version(library)
+    return versions
 
 
-@cache
-def _installed(library: str) -> str | None:
-    """Return the version of a library; cached, because reading its file takes longer than scoring 60 pairs."""
-    try:
-        return version(library)
-    except PackageNotFoundError:
-        return None
+_version = cache(version)  # reading the file of a library takes longer than scoring 60 pairs
 
 
 def save_results(results: Iterable[Result], path: str | Path) -> None:
