@@ -145,17 +145,17 @@ def bias(
 
     Args:
         model: A model on the hub, or a folder.
-        output: Folder for the picture (PNG, SVG), the numbers and a table.
+        output: Folder for the picture (bias.png) and the numbers (bias.json).
         texts: Texts for token counts. Default: rank tokens by the vocabulary's order.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
     """
     prepare_torch("essent lab explain")
     optional_import("matplotlib", "demo")
-    from essent.lab.explain.bias import BIAS_FILES, token_bias, write_bias
+    from essent.lab.explain.bias import token_bias, write_bias
 
     check_folder(output, run.force)
     corpus = None if texts is None else read_files(texts, column)
     report = token_bias(model, corpus, **run.options)
     write_bias(report, output)
     results().print(report.table())
-    show_note(f"{output}: {', '.join(BIAS_FILES)}.")
+    show_note(f"Wrote bias.png and bias.json in {output}.")
