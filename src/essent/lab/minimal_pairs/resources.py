@@ -58,8 +58,21 @@ class WordNet:
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        directory = None if folder is None else str(folder)
-        self._reader, self._counts = _open_wordnet(directory, tuple(optional_import("nltk.data", "heros").path))
+        data, corpus = optional_import("nltk.data", "heros"), optional_import("nltk.corpus", "heros")
+        paths = data.path if folder is None else [str(folder)]
+        data.path.extend(path for path in paths if path not in data.path)  # NLTK reads no other folders
+        try:
+            with catch_warnings():
+                simplefilter("ignore")  # NLTK warns that other languages are missing
+                self._reader = corpus.WordNetCorpusReader(data.find("corpora/wordnet/", paths), None)
+            with self._reader.open("cntlist.rev") as lines:  # read once: NLTK searches the file for every sense
+                self._counts = {key: int(count) for key, _, count in map(str.split, lines)}
+        except (LookupError, OSError, ValueError) as error:
+            reason = "" if isinstance(error, LookupError) else f" ({error})"
+            raise DataError(
+                f"NLTK finds no complete WordNet in {', '.join(paths)}{reason}. "
+                "Download it with: python -m nltk.downloader wordnet"
+            ) from error
         self.senses = lru_cache(maxsize=100_000)(self._senses)
         self.relatives = lru_cache(maxsize=20_000)(self._relatives)
 
@@ -97,30 +110,6 @@ class WordNet:
                 for lemma in synset.lemmas():
                     relatives.update(map(spelled, lemma.derivationally_related_forms() + lemma.pertainyms()))
         return frozenset(relatives)
-
-
-@cache
-def _open_wordnet(folder: str | None, search_path: tuple[str, ...]) -> tuple[Any, dict[str, int]]:
-    """Return NLTK's reader, which holds its files open, and how often each sense was tagged."""
-    path, corpus = optional_import("nltk.data", "heros").path, optional_import("nltk.corpus", "heros")
-    if folder is not None:
-        path[:] = [folder]  # search nowhere else
-    try:
-        with catch_warnings():
-            simplefilter("ignore")  # NLTK warns that other languages are missing
-            reader = corpus.LazyCorpusLoader("wordnet", corpus.WordNetCorpusReader, None)
-            reader.ensure_loaded()
-        with reader.open("cntlist.rev") as lines:  # read once: NLTK searches the file for every sense
-            return reader, {key: int(count) for key, _, count in map(str.split, lines)}
-    except (LookupError, OSError, ValueError) as error:
-        reason = "" if isinstance(error, LookupError) else f" ({error})"
-        raise DataError(
-            f"NLTK finds no complete WordNet in {', '.join(path)}{reason}. "
-            "Download it with: python -m nltk.downloader wordnet"
-        ) from error
-    finally:
-        if folder is not None:  # NLTK opens some files later
-            path[:] = [*(entry for entry in search_path if entry != folder), folder]
 
 
 def spelled(lemma: Lemma) -> str:
