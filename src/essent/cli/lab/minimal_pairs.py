@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -206,8 +205,7 @@ def build(
         unit, tokenize = f"tokens of {model}", resources.model.tokens  # as in the paper
     rows, quality = build_pairs(sentences, resources, originals, seed, look_at, wants_progress())
     if not rows:
-        reasons = Counter({reason: number for part in quality.fallen.values() for reason, number in part.items()})
-        frequent = ", ".join(f"{reason} ({number})" for reason, number in reasons.most_common(4))
+        frequent = ", ".join(f"{reason} ({number})" for reason, number in [*quality.fallen.items()][:4])
         raise DataError(f"{listed(texts)}: no sentence is suitable. The most frequent reasons: {frequent}.")
     write_rows(rows, output)
     report = {**as_dict(quality, rows, tokenize), "unit": unit}
@@ -257,10 +255,8 @@ def check(
 def _report_lines(report: Mapping[str, Any], rows: Sequence[PairRow]) -> list[str]:
     from essent.lab.minimal_pairs.rows import sample
 
-    lines = [f"{report['seen']} sentences examined. Left after each filter, with the reasons for the others:"]
-    for name, count in report["left"].items():
-        reasons = (f", {reason} {number}" for reason, number in report["fallen"][name].items())
-        lines.append(f"  {name}: {count}{''.join(reasons)}")
+    lines = [f"{report['seen']} sentences examined, {report['originals']} originals built. Excluded sentences:"]
+    lines += [f"  {reason}: {number}" for reason, number in report["fallen"].items()]
     lines.append(f"Overlap (Lev and Len in {report['unit']}; the paper counts tokens of bert-base-uncased):")
     for name, values in report["overlap"].items():
         figures = (f"{label} {values[c]:.{2 if c == 'levenshtein' else 1}f}" for c, label in COLUMNS.items())

@@ -258,9 +258,9 @@ def _without_each_token(encoder: SentenceTransformer, text: str) -> list[tuple[s
         UnsuitableError: tokens cannot be left out.
     """
     if not isinstance(encoder, Encoder):
-        raise UnsuitableError("tokens", "no recipe describes the model's modules")
+        raise UnsuitableError("no recipe describes the model's modules")
     if len(encoder.module.plan.frames) > 1:
-        raise UnsuitableError("tokens", "the recipe adds several templates")
+        raise UnsuitableError("the recipe adds several templates")
     module, frame = encoder.module, encoder.module.plan.frame
     (ids,) = module.ids([prompt_of(encoder, None, None) + text])
     count = len(ids) - len(frame)  # tokens of the text
@@ -269,7 +269,7 @@ def _without_each_token(encoder: SentenceTransformer, text: str) -> list[tuple[s
         count //= 2
         positions = positions[:count] + np.array([0, count + len(frame.between)])  # (T,2)
     if count < 2:
-        raise UnsuitableError("tokens", "it has only one")
+        raise UnsuitableError("it has only one")
     encoder.eval()
     parts = []
     for rows in np.array_split(positions, math.ceil(count * len(ids) / TOKENS)):
@@ -309,7 +309,7 @@ def _negated(doc: Doc) -> str:
     """Negate the main verb, or remove its negation; raise UnsuitableError if no rule applies."""
     known = [is_word(token.lower_) for token in doc if token.is_alpha and part_of_speech(token)]
     if known and np.mean(known) < MIN_KNOWN:
-        raise UnsuitableError("words", "most of its words are not English")
+        raise UnsuitableError("most of its words are not English")
     return negate(statement(doc)).text
 
 
@@ -321,4 +321,4 @@ def _misspelled(doc: Doc, listed: Mapping[str, Sequence[str]]) -> str:
         typo = attempt(make_typo, token.text, rng, listed)
         if not isinstance(typo, UnsuitableError):
             return replace_word(token, typo[0])
-    raise UnsuitableError("typo", "no word of at least three letters has a typo")
+    raise UnsuitableError("no word of at least three letters has a typo")

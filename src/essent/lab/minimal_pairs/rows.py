@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import accumulate, chain, pairwise, product
+from itertools import chain, pairwise, product
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -143,34 +143,28 @@ Pair = TypeVar("Pair", PairRow, MinimalPair)
 
 @dataclass(frozen=True)
 class Quality:
-    """The report of `build`: how many sentences each filter excluded, and the estimated quality of the pairs.
+    """The report of `build`: how many sentences were excluded and why, and the estimated quality of the pairs.
 
     Attributes:
         sentences: number of distinct sentences in the texts.
         seen: number of sentences examined.
         originals: number of sentences that minimal pairs were built from.
-        fallen: number of excluded sentences per filter and reason, the most frequent reason first.
+        fallen: number of excluded sentences per reason, the most frequent reason first.
         good: estimated share of good pairs for "synonym" and "antonym"; empty without a masked language model.
 
     Example:
         >>> from essent.lab.minimal_pairs import Parser, Resources, build
         >>> texts = ["The shop on the corner sells old books about the sea. Is it open?"]
         >>> rows, quality = build(texts, Resources(Parser()))
-        >>> quality.seen, quality.originals, quality.fallen["length"]
+        >>> quality.seen, quality.originals, quality.fallen
         (2, 1, {'fewer than 6 words': 1})
     """
 
     sentences: int
     seen: int
     originals: int
-    fallen: Mapping[str, Mapping[str, int]]
+    fallen: Mapping[str, int]
     good: Mapping[str, float]
-
-    @property
-    def left(self) -> dict[str, int]:
-        """Number of sentences that passed each filter and all filters before it."""
-        fell = (-sum(reasons.values()) for reasons in self.fallen.values())
-        return dict(zip(self.fallen, list(accumulate(fell, initial=self.seen))[1:], strict=True))
 
 
 def write_rows(rows: Iterable[PairRow], path: str | Path) -> None:
@@ -233,7 +227,6 @@ def as_dict(quality: Quality, rows: Sequence[PairRow], tokenize: Tokenize = word
     """Return the report as plain values for a JSON file."""
     return {
         **asdict(quality),
-        "left": quality.left,
         "pairs": dict(Counter(row.subset for row in rows)),
         "overlap": overlaps(rows, tokenize) if rows else {},
     }
