@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,11 +24,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from essent.lab.minimal_pairs.resources import Resources
-    from essent.lab.minimal_pairs.rows import PairRow, Tokenize
+    from essent.lab.minimal_pairs.rows import Tokenize
     from essent.tasks.result import Result
 
 COMMAND = "essent lab minimal-pairs"
-SAMPLE = 2  # pairs per subset
 MAX_PROBLEMS = 20  # printed
 COLUMNS = {"rouge1": "R1", "rouge2": "R2", "rougeL": "RL", "levenshtein": "Lev", "length": "Len"}
 
@@ -191,7 +192,7 @@ def build(
         batch_size: Sentences per batch.
     """
     prepare_torch(COMMAND)
-    from essent.lab.minimal_pairs.rows import as_dict, words_and_marks, write_rows
+    from essent.lab.minimal_pairs.rows import overlaps, words_and_marks, write_rows
     from essent.lab.minimal_pairs.run import build as build_pairs
 
     check_output(output, run.force, (".jsonl",))
@@ -208,10 +209,11 @@ def build(
         frequent = ", ".join(f"{reason} ({number})" for reason, number in [*quality.fallen.items()][:4])
         raise DataError(f"{listed(texts)}: no sentence is suitable. The most frequent reasons: {frequent}.")
     write_rows(rows, output)
-    report = {**as_dict(quality, rows, tokenize), "unit": unit}
+    pairs = Counter(row.subset for row in rows)
+    report = {**asdict(quality), "pairs": pairs, "overlap": overlaps(rows, tokenize), "unit": unit}
     write_json_file(json_file, partial(write_json, value=report))
     if not is_quiet():
-        show_lines(_report_lines(report, rows), json_file)
+        show_lines(_report_lines(report), json_file)
         if quality.originals < originals:
             show_note(f"Built {quality.originals} of {originals} originals: no more sentences are suitable.")
 
@@ -252,9 +254,7 @@ def check(
     show_lines([f"{len(pairs)} pairs; all follow the rule of their subset."])
 
 
-def _report_lines(report: Mapping[str, Any], rows: Sequence[PairRow]) -> list[str]:
-    from essent.lab.minimal_pairs.rows import sample
-
+def _report_lines(report: Mapping[str, Any]) -> list[str]:
     lines = [f"{report['seen']} sentences examined, {report['originals']} originals built. Excluded sentences:"]
     lines += [f"  {reason}: {number}" for reason, number in report["fallen"].items()]
     lines.append(f"Overlap (Lev and Len in {report['unit']}; the paper counts tokens of bert-base-uncased):")
@@ -264,9 +264,6 @@ def _report_lines(report: Mapping[str, Any], rows: Sequence[PairRow]) -> list[st
     if report["good"]:
         shares = " and ".join(f"{share:.0%} of the {relation}s" for relation, share in report["good"].items())
         lines.append(f"The regression estimates that {shares} are good. A smaller -n raises this.")
-    lines.append("Examples of each subset:")
-    for subset, examples in sample(rows, SAMPLE).items():
-        lines += [subset, *(f"  {row.original}\n  {row.converted}" for row in examples)]
     return lines
 
 

@@ -11,6 +11,5 @@ from .rows import PairRow as PairRow
 from .rows import Quality as Quality
 from .rows import lexical_overlap as lexical_overlap
 from .rows import overlaps as overlaps
-from .rows import sample as sample
 from .rows import write_rows as write_rows
 from .run import build as build

@@ -1,4 +1,4 @@
-"""Minimal pairs and their report: rows, samples, and the lexical overlap of the two sentences of a pair.
+"""Minimal pairs and their report: rows, and the lexical overlap of the two sentences of a pair.
 
 Source: Chiang et al. 2023 (HEROS), Table 1 and Appendix B. ROUGE is that of the PyPI package `rouge` 1.0.1, which the
 paper used: distinct words between spaces and full stops, with their capitals and commas. (If a space follows the last
@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, pairwise, product
 from pathlib import Path
-from typing import Any, TypeVar
-
-import numpy as np
 
 from essent._core.atomic import write_text
 from essent.errors import DataError, InputError
 from essent.lab.minimal_pairs.parsing import levenshtein
-from essent.tasks.examples import SUBSETS, MinimalPair
+from essent.tasks.examples import SUBSETS
 
 HEROS = {"rouge1": 92.9, "rouge2": 84.8, "rougeL": 92.9, "levenshtein": 0.10, "length": 13.8}  # Table 1 of the paper
 Tokenize = Callable[[str], Sequence[Hashable]]
@@ -138,9 +134,6 @@ class PairRow:
     source: str
 
 
-Pair = TypeVar("Pair", PairRow, MinimalPair)
-
-
 @dataclass(frozen=True)
 class Quality:
     """The report of `build`: how many sentences were excluded and why, and the estimated quality of the pairs.
@@ -182,12 +175,6 @@ def write_rows(rows: Iterable[PairRow], path: str | Path) -> None:
     write_text(path, "".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows))
 
 
-def by_subset(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
-    """Group pairs by subset, in the paper's order; subsets without pairs are omitted."""
-    present = {pair.subset for pair in pairs}
-    return {subset: [pair for pair in pairs if pair.subset == subset] for subset in SUBSETS if subset in present}
-
-
 def overlaps(rows: Sequence[PairRow], tokenize: Tokenize = words_and_marks) -> dict[str, dict[str, float]]:
     """Return the lexical overlap of all pairs, of each subset, and of the paper's HEROS (Table 1).
 
@@ -200,33 +187,10 @@ def overlaps(rows: Sequence[PairRow], tokenize: Tokenize = words_and_marks) -> d
         >>> {subset: round(values["rouge1"], 1) for subset, values in overlaps(rows).items()}
         {'all': 84.5, 'Typo': 90.0, 'Negation (Main)': 81.8, 'Negation (Antonym)': 81.8, "the paper's HEROS": 92.9}
     """
-    groups = {"all": [*rows], **by_subset(rows)}
-    texts = {name: [(row.original, row.converted) for row in members] for name, members in groups.items()}
-    measured = {name: lexical_overlap(pairs, tokenize) for name, pairs in texts.items()}
+    groups = {"all": rows, **{subset: [row for row in rows if row.subset == subset] for subset in SUBSETS}}
+    measured = {
+        name: lexical_overlap([(row.original, row.converted) for row in members], tokenize)
+        for name, members in groups.items()
+        if members
+    }
     return {**measured, "the paper's HEROS": HEROS}
-
-
-def sample(pairs: Sequence[Pair], number: int = 3, seed: int = 0) -> dict[str, list[Pair]]:
-    """Return a random sample of `number` pairs per subset.
-
-    Example:
-        >>> from essent.lab.minimal_pairs import sample
-        >>> from essent.tasks import load_heros
-        >>> pairs = load_heros("minimal-pairs.jsonl").pairs
-        >>> {subset: len(members) for subset, members in sample(pairs, 2).items()}
-        {'Synonym': 2, 'Antonym': 2, 'Random MLM': 2, 'Typo': 2, 'Negation (Main)': 2, 'Negation (Antonym)': 2}
-    """
-    rng = np.random.default_rng(seed)
-    return {
-        subset: [members[index] for index in sorted(rng.permutation(len(members))[:number])]
-        for subset, members in by_subset(pairs).items()
-    }
-
-
-def as_dict(quality: Quality, rows: Sequence[PairRow], tokenize: Tokenize = words_and_marks) -> dict[str, Any]:
-    """Return the report as plain values for a JSON file."""
-    return {
-        **asdict(quality),
-        "pairs": dict(Counter(row.subset for row in rows)),
-        "overlap": overlaps(rows, tokenize) if rows else {},
-    }
