@@ -17,7 +17,7 @@ from essent.cli import options as opt
 from essent.cli.console import is_quiet, prepare_torch, results, show_lines, show_note, wants_progress
 from essent.cli.files import check_output, check_report, write_json_file, write_page
 from essent.cli.texts import listed, read_files
-from essent.errors import DataError, MissingDependencyError, VerificationError
+from essent.errors import DataError, VerificationError
 from essent.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -240,10 +240,11 @@ def check(
     check_torch(COMMAND)
     from essent.lab.minimal_pairs.check import check_rows
     from essent.lab.minimal_pairs.parsing import Parser
+    from essent.lab.minimal_pairs.resources import misspellings
     from essent.tasks.heros import load_heros
 
     pairs = load_heros(file).pairs
-    problems = check_rows(pairs, Parser(parser), _misspellings())
+    problems = check_rows(pairs, Parser(parser), misspellings())
     for problem in problems[:MAX_PROBLEMS]:
         pair = problem.pair
         show_lines([f"pair {problem.number}, {pair.subset}: {problem.problem}\n  {pair.original}\n  {pair.changed}"])
@@ -267,34 +268,22 @@ def _report_lines(report: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _misspellings() -> dict[str, tuple[str, ...]]:
-    """Return codespell's misspellings, or none and print a note."""
-    from essent.lab.minimal_pairs.resources import misspellings
-
-    try:
-        return misspellings()
-    except MissingDependencyError as error:
-        show_note(f"Without codespell, typos are random edits of one letter. {error}")
-        return {}
-
-
 def _resources(
     parser: str | None, wordnet_folder: Path | None, mlm: str | None, batch_size: int, run: opt.Run
 ) -> Resources:
     """Load the resources of the pairs, cheap ones first."""
     from essent.lab.minimal_pairs.parsing import Parser
-    from essent.lab.minimal_pairs.resources import MaskedModel, Resources, WordNet
+    from essent.lab.minimal_pairs.resources import MaskedModel, Resources, WordNet, misspellings
 
-    pipeline, wordnet, model = Parser(parser), None, None
+    pipeline, listed, wordnet, model = Parser(parser), misspellings(), None, None
     try:
         wordnet = WordNet(wordnet_folder)
     except DataError as error:
         if wordnet_folder is not None:  # set by the user
             raise
         show_note(f"Without WordNet, the subsets Synonym, Antonym and Random MLM are skipped. {error}")
-    misspellings = _misspellings()
     if mlm is None:
         show_note("Without --model, the subsets Synonym, Antonym and Random MLM are skipped.")
     elif wordnet is not None:
         model = MaskedModel(mlm, run.device, batch_size, **run.hub_options)
-    return Resources(pipeline, wordnet, model, misspellings)
+    return Resources(pipeline, wordnet, model, listed)
