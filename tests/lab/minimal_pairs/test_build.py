@@ -11,10 +11,9 @@ import pytest
 from minimal_pairs_data import PAPER, SENTENCES, UNSUITABLE
 
 from essent.errors import DataError, InputError
-from essent.lab.minimal_pairs.check import check_rows
 from essent.lab.minimal_pairs.parsing import Parser, UnsuitableError
 from essent.lab.minimal_pairs.resources import Resources
-from essent.lab.minimal_pairs.rows import PairRow, write_rows
+from essent.lab.minimal_pairs.rows import PairRow, check_rows, write_rows
 from essent.lab.minimal_pairs.run import build, filter_sentences
 from essent.lab.minimal_pairs.words import Choice
 from essent.tasks.examples import SUBSETS, MinimalPair

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from essent.errors import DataError, InputError, MissingDependencyError
-from essent.lab.minimal_pairs.check import check_rows
 from essent.lab.minimal_pairs.parsing import Parser, UnsuitableError, attempt, is_word, levenshtein, make_typo
 from essent.lab.minimal_pairs.resources import misspellings
-from essent.lab.minimal_pairs.rows import common_subsequence, lexical_overlap, words_and_marks
+from essent.lab.minimal_pairs.rows import check_rows, common_subsequence, lexical_overlap, words_and_marks
 from essent.tasks.examples import MinimalPair
 from essent.tasks.heros import load_heros
 from essent.tasks.sample import sample_minimal_pairs_path

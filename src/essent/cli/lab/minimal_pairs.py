@@ -238,9 +238,9 @@ def check(
         parser: A spaCy pipeline with a parser. Default: en_core_web_sm.
     """
     check_torch(COMMAND)
-    from essent.lab.minimal_pairs.check import check_rows
     from essent.lab.minimal_pairs.parsing import Parser
     from essent.lab.minimal_pairs.resources import misspellings
+    from essent.lab.minimal_pairs.rows import check_rows
     from essent.tasks.heros import load_heros
 
     pairs = load_heros(file).pairs
