@@ -58,15 +58,11 @@ class WordNet:
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        data, corpus = optional_import("nltk.data", "heros"), optional_import("nltk.corpus", "heros")
+        data = optional_import("nltk.data", "heros")
         paths = data.path if folder is None else [str(folder)]
         data.path.extend(path for path in paths if path not in data.path)  # NLTK reads no other folders
         try:
-            with catch_warnings():
-                simplefilter("ignore")  # NLTK warns that other languages are missing
-                self._reader = corpus.WordNetCorpusReader(data.find("corpora/wordnet/", paths), None)
-            with self._reader.open("cntlist.rev") as lines:  # read once: NLTK searches the file for every sense
-                self._counts = {key: int(count) for key, _, count in map(str.split, lines)}
+            self._reader, self._counts = _open_wordnet(data.find("corpora/wordnet/", paths))
         except (LookupError, OSError, ValueError) as error:
             reason = "" if isinstance(error, LookupError) else f" ({error})"
             raise DataError(
@@ -110,6 +106,16 @@ class WordNet:
                 for lemma in synset.lemmas():
                     relatives.update(map(spelled, lemma.derivationally_related_forms() + lemma.pertainyms()))
         return frozenset(relatives)
+
+
+@cache  # NLTK never closes its files
+def _open_wordnet(folder: Any) -> tuple[Any, dict[str, int]]:
+    """Return NLTK's reader, and how often each sense was tagged."""
+    with catch_warnings():
+        simplefilter("ignore")  # NLTK warns that other languages are missing
+        reader = optional_import("nltk.corpus", "heros").WordNetCorpusReader(folder, None)
+    with reader.open("cntlist.rev") as lines:  # read once: NLTK searches the file for every sense
+        return reader, {key: int(count) for key, _, count in map(str.split, lines)}
 
 
 def spelled(lemma: Lemma) -> str:
