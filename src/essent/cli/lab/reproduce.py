@@ -29,7 +29,6 @@ def reproduce(
     model: opt.AnyModels = None,
     data_folder: opt.Folder = None,
     texts: opt.AnyTexts = None,
-    contexts: opt.Folder = None,
     only_rows: list[str] | None = None,
     only_columns: list[str] | None = None,
     only_tasks: list[str] | None = None,
@@ -58,14 +57,13 @@ def reproduce(
             roles, or as checkpoints of one role. Default: the paper's models, from the hub.
         data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
         texts: Texts that replace the paper's corpus for counts, fits and measures.
-        contexts: Token averages from essent distill --contexts, for Avg. Default: averages over --texts.
         only_rows: Only these rows, e.g. "avg.*" "idf^T".
         only_columns: Only these columns, e.g. RE T0.
         only_tasks: Only these tasks, e.g. "sts*" cr; means are over these tasks.
         seeds: Maximum number of seeds of random embeddings.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         json_file: Also write all cells as JSON; - is standard output.
-        cache: Folder for vectors, so that later runs encode only new texts.
+        cache: Folder for vectors and averaged token vectors, so that later runs encode only new texts.
         batch_size: Texts of about 64 tokens per batch.
     """
     if table is None:
@@ -87,7 +85,6 @@ def reproduce(
         _models(model, published),
         data=data_folder,
         corpus=read_files(texts or [], column),
-        contexts=contexts,
         rows=_matcher(only_rows, [cell.row for cell in published.cells()]),
         columns=_matcher(only_columns, list(published.columns)),
         most_seeds=seeds,
