@@ -128,14 +128,11 @@ def pretrain(
         )
     masking = masking_of(tokenizer, settings.mask_probability, words)
     held_out_rows = masked_once(pack(tokenizer, held_out_texts, length, words=words), masking, settings.seed)
-    tokens = int(sequences.with_format("numpy")["attention_mask"][:].sum())
-    filled = round(tokens / (len(sequences) * length), 4)
     digest = sha256("\0".join([*train_texts, "", *held_out_texts]).encode("utf-8", "surrogatepass")).hexdigest()
     metadata: dict[str, Any] = {
         "start": start.to_dict(),
         "settings": asdict(settings),
         "texts": {"sha256": digest, "train": len(train_texts), "held_out": len(held_out_texts)},
-        "sequences": {"train": len(sequences), "tokens": tokens, "filled": filled},
     }
     resumed = checkpoints.start_or_resume(output, metadata, resume=resume, force=force)
 
@@ -164,8 +161,6 @@ def pretrain(
     metadata |= {
         "new_weights": "all" if start.model is None else new_weights,
         "precision": precision,
-        "device": trainer.args.device.type,
-        "processes": trainer.args.world_size,
         "steps": outcome.steps,
         "held_out_loss": outcome.loss,
         "held_out_accuracy": outcome.accuracy,
