@@ -22,7 +22,7 @@ from essent.model.backbone import Backbone
 from essent.model.loading import load
 from essent.model.template import make_frame
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.ids import batches, framed_ids, pad, portions
+from essent.recipe.tokens.ids import batches, framed_ids, pad
 from essent.recipe.types import RequiredOutputs
 from essent.recipe.weighting.frequency import TfIdf
 
@@ -178,15 +178,14 @@ def head_agreement(
     frame, layers = make_frame(backbone.tokenizer, None), backbone.depth or 0
     heads = [(layer, head) for layer in range(1, layers + 1) for head in range(1, backbone.attention_heads + 1)]
     diagonals, token_ids = [np.empty((len(heads), 0), np.float32)], [np.empty(0, np.int64)]
-    for _, portion in portions(sentences):
-        every = framed_ids(backbone.tokenizer, frame, list(portion), backbone.max_seq_length)
-        sequences = [ids for ids in every if len(ids) > len(frame)]  # without empty texts
-        for chosen in batches([len(s) for s in sequences], batch_size):
-            tokens = pad([sequences[i] for i in chosen], frame, backbone.pad_id).to(backbone.static_table.device)
-            states = backbone.states(tokens, RequiredOutputs(attention_heads=frozenset(heads)))
-            values = torch.stack([states.diagonals[head] for head in heads])  # (H,B,T)
-            diagonals.append(values[:, tokens.content].float().cpu().numpy())  # (H,m)
-            token_ids.append(tokens.ids[tokens.content].cpu().numpy())  # (m,)
+    sequences = framed_ids(backbone.tokenizer, frame, sentences, backbone.max_seq_length)
+    sequences = [ids for ids in sequences if len(ids) > len(frame)]  # without empty texts
+    for chosen in batches([len(ids) for ids in sequences], batch_size):
+        tokens = pad([sequences[i] for i in chosen], frame, backbone.pad_id).to(backbone.static_table.device)
+        states = backbone.states(tokens, RequiredOutputs(attention_heads=frozenset(heads)))
+        values = torch.stack([states.diagonals[head] for head in heads])  # (H,B,T)
+        diagonals.append(values[:, tokens.content].float().cpu().numpy())  # (H,m)
+        token_ids.append(tokens.ids[tokens.content].cpu().numpy())  # (m,)
     pearson, spearman = correlate(np.concatenate(diagonals, axis=1), tfidf[np.concatenate(token_ids)])
     shape = (layers, backbone.attention_heads)
     return HeadAgreement(pearson.reshape(shape), spearman.reshape(shape), sum(map(len, token_ids)), len(sentences))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from itertools import chain, zip_longest
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 TOKENS = 8192  # tokens per pass
-COLUMNS = ("sentence", "kind", "text", "cosine", "difference", "to_original")  # of `frame`
 MIN_KNOWN = 0.5  # smallest share of English words in a sentence that is negated
 
 
@@ -126,7 +125,7 @@ class PairExplanation:
             MissingDependencyError: pandas is not installed.
         """
         pandas = optional_import("pandas", "data")
-        frame: pd.DataFrame = pandas.DataFrame([vars(change) for change in self.changes], columns=COLUMNS)
+        frame: pd.DataFrame = pandas.DataFrame(map(asdict, self.changes))
         return frame
 
     def headline(self) -> str:
@@ -222,11 +221,10 @@ def explain_pair(
     units = unit_rows(np.asarray(vectors, np.float64))  # (2+C,K)
     changed: list[tuple[int, str, str, np.ndarray]] = []
     for number, text in enumerate(pair, start=1):
-        without = attempt(_without_each_token, encoder, text)
-        if isinstance(without, UnsuitableError):
-            notes.append(f"No tokens of sentence {number}: {without}.")
-        else:
-            changed += [(number, "token", token, unit) for token, unit in without]
+        try:
+            changed += [(number, "token", *without) for without in _without_each_token(encoder, text)]
+        except UnsuitableError as error:
+            notes.append(f"No tokens of sentence {number}: {error}.")
     changed += [(*copy, unit) for copy, unit in zip(copies, units[2:], strict=True)]
     cosine = float(np.clip(units[0] @ units[1], -1, 1))
     changes = []
@@ -291,17 +289,17 @@ def _copies(pair: Sequence[str]) -> tuple[list[tuple[int, str, str]], list[str]]
     A copy is its sentence (1 or 2), its kind and its text, as in `PairChange`.
     """
     try:
-        docs, listed = Parser()(pair), misspellings()
+        docs = Parser()(pair)
+        misspellings()  # the typos below read this list, of the same extra
     except (MissingDependencyError, ModelError) as error:
         return [], [f"No negations and typos: {error}"]
     copies, notes = [], []
     for number, doc in enumerate(docs, start=1):
-        text_by_kind = {"negation": attempt(_negated, doc), "typo": attempt(_misspelled, doc, listed)}
-        for kind, text in text_by_kind.items():
-            if isinstance(text, UnsuitableError):
-                notes.append(f"No {kind} of sentence {number}: {text}.")
-            else:
-                copies.append((number, kind, text))
+        for kind, change in (("negation", _negated), ("typo", _misspelled)):
+            try:
+                copies.append((number, kind, change(doc)))
+            except UnsuitableError as error:
+                notes.append(f"No {kind} of sentence {number}: {error}.")
     return copies, notes
 
 
@@ -313,12 +311,12 @@ def _negated(doc: Doc) -> str:
     return negate(statement(doc)).text
 
 
-def _misspelled(doc: Doc, listed: Mapping[str, Sequence[str]]) -> str:
+def _misspelled(doc: Doc) -> str:
     """Misspell a verb or adjective, or else the longest word; raise UnsuitableError if none has a typo."""
     rng = np.random.default_rng([0, zlib.crc32(text_of(doc).encode())])  # as `build` draws typos
     longest = sorted((token for token in doc if token.is_alpha), key=len, reverse=True)
     for token in [*replaceable(doc), *longest]:
-        typo = attempt(make_typo, token.text, rng, listed)
+        typo = attempt(make_typo, token.text, rng, misspellings())
         if not isinstance(typo, UnsuitableError):
             return replace_word(token, typo[0])
     raise UnsuitableError("no word of at least three letters has a typo")
