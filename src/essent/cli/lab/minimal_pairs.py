@@ -95,7 +95,6 @@ def evaluate(
         engine=engine,
         precision=precision,
         progress=wants_progress(),
-        report=_show_recipe,
         **run.options,
     )
     results_by_label = {label: result for label, (result,) in scores.items()}
@@ -112,12 +111,6 @@ def evaluate(
     show_note(f"Read the columns {task.source['columns_read']}.")
     for note in scores.notes():
         show_note(note)
-
-
-def _show_recipe(recipe: str, result: Result) -> None:
-    from essent.tasks.result import short_name
-
-    show_note(f"{short_name(result.provenance['model'])}, {recipe}")
 
 
 def similarity_table(results_by_label: Mapping[str, Result]) -> Table:
