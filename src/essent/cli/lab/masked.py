@@ -58,46 +58,39 @@ def templates(
         layers: Layers of the [MASK] vector, as a mix.
         shaping: Shaping chain for the vectors, such as zscore.
     """
-    limits = {"candidates": candidates, "longest": longest}
     if t5 is None:
-        generator_options = {"--definitions": definitions, **{f"--{name}": limits[name] for name in limits}}
+        generator_options = {"--definitions": definitions, "--candidates": candidates, "--longest": longest}
         opt.refuse(generator_options, "needs a T5. Pass --t5 t5-large, or a folder.")
     else:
         opt.refuse({"--grammar": grammar}, "and --t5 exclude each other.")
     options.check_outputs()
     prepare_torch("essent lab templates")
-    from essent.lab.templates.search import (
-        DEFINITIONS,
-        find_grammar,
-        generate_templates,
-        read_definitions,
-        search_templates,
-    )
+    from essent.lab.templates import search as tools
 
     names, work = expand_groups(data), options.work
     pairs: Any = names[0] if len(names) == 1 else read_pairs(names, options.data_folder)
-    written: dict[str, Any] = {}
+    generated: list[tools.Candidate] = []
     if t5 is None:
-        choices = find_grammar(grammar or "promptbert").templates()
+        choices = tools.find_grammar(grammar or "promptbert").templates()
     else:
         keep, work = (None, None) if work is None else (work / GENERATED, work / "search")
-        generated = generate_templates(
+        generated = tools.generate_templates(
             t5,
-            DEFINITIONS if definitions is None else read_definitions(definitions),
-            **{name: value for name, value in limits.items() if value},
+            tools.DEFINITIONS if definitions is None else tools.read_definitions(definitions),
+            candidates=candidates or tools.CANDIDATES,
+            longest=longest or tools.LONGEST,
             progress=wants_progress(),
             device=options.device,
             keep=keep,
         )
         choices = [candidate.template for candidate in generated]
-        written = {"generated": [candidate._asdict() for candidate in generated]}
         show_note(f"{len(choices)} templates by {t5}.")
     arguments = {"layers": layers, "shaping": shaping, "work": work, **options.arguments, **options.options}
-    board = search_templates(model, pairs, choices, **arguments)
+    board = tools.search_templates(model, pairs, choices, **arguments)
     show_board(board, options)
     best = next(trial.recipe.template for trial in board.trials if trial.recipe.template)
     show_lines([f"Best template: {best}"], options.json_file)
-    everything = {**board.to_dict(), "template": best, **written}
+    everything = {**board.to_dict(), "template": best, "generated": [row._asdict() for row in generated]}
     write_json_file(options.json_file, partial(write_json, value=everything, indent=1))
     save_best(board, options.output)
 
