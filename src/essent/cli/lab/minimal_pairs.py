@@ -37,8 +37,6 @@ def evaluate(
     model: opt.Models,
     data: Annotated[str, Parameter(alias="-d")] = "hub",
     recipe: opt.Recipes = None,
-    fit: opt.Fit = None,
-    column: opt.Column = "text",
     json_file: opt.Json = None,
     report: opt.Report = None,
     batch_size: opt.BatchSize = 32,
@@ -63,9 +61,7 @@ def evaluate(
     Args:
         model: Models on the hub, or folders. With several, each row names its model.
         data: A file of minimal pairs; hub for dcml0714/Heros, hub:NAME for another data set of the hub.
-        recipe: Recipes, one row each. Default: each model's own pooling.
-        fit: Texts to fit the recipes on (token counts, shaping), the papers' superscript W.
-        column: Column with the texts of --fit, in .jsonl, .csv, .tsv and .parquet files.
+        recipe: Recipes, one row each; parts that learn are fitted on the pairs. Default: each model's own pooling.
         json_file: Also write the results with their provenance as JSON; - is standard output.
         report: Also write a page (.html, .md) or a picture (.png).
         batch_size: Texts of about 64 tokens per batch.
@@ -76,21 +72,16 @@ def evaluate(
     check_report(report, run.force)
     for text in recipe or []:  # unknown recipes are refused before data are read
         Recipe.parse(text)
-    if not recipe:
-        opt.refuse({"--fit": fit}, "needs a recipe to fit. Add one with --recipe.")
     prepare_torch(COMMAND)
     from essent.selection.evaluation import evaluate as run_evaluation
     from essent.tasks.heros import load_heros, verdict
     from essent.tasks.result import save_results
 
     task = load_heros(data)
-    fit_texts = None if fit is None else read_files(fit, column)
     scores = run_evaluation(
         model,
         recipe or [],
         [task],
-        fit_texts=fit_texts,
-        frequency_texts=fit_texts,
         batch_size=batch_size,
         engine=engine,
         precision=precision,
