@@ -114,12 +114,10 @@ def test_notes_and_refusals(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert "No tokens of sentence 2: the recipe adds several templates." in ensemble.notes
     with pytest.raises(InputError, match="second sentence is empty"):
         explain_pair(bert, "a", " ")
-    with pytest.raises(InputError, match="no recipe describes"):
-        explain_pair(dense, FIRST, SECOND, fit_texts=CORPUS)
     with pytest.raises(NotFittedError):
         explain_pair(bert, FIRST, SECOND, "mean | zscore")
     monkeypatch.setitem(sys.modules, "spacy", None)
-    fitted = explain_pair(bert, FIRST, SECOND, "mean | zscore", fit_texts=CORPUS)
+    fitted = explain_pair(Encoder(bert, "mean | zscore").fit(CORPUS), FIRST, SECOND)
     assert (fitted.recipe, fitted.copies()) == ("mean | zscore", [])
     assert "No negations and typos" in fitted.notes[0]
     assert "essent[heros]" in fitted.notes[0]

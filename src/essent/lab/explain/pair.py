@@ -22,7 +22,7 @@ from sentence_transformers.util import batch_to_device, truncate_embeddings
 from essent._core.compat import prompt_of
 from essent._core.lazy import optional_import
 from essent._core.texts import check_texts
-from essent._core.types import ModelLike, TextsLike
+from essent._core.types import ModelLike
 from essent.encoder.encoder import Encoder, open_as_it_is
 from essent.errors import InputError, MissingDependencyError, ModelError
 from essent.lab.explain.predictions import shown
@@ -166,13 +166,7 @@ def signed(value: float) -> str:
 
 
 def explain_pair(
-    model: ModelLike,
-    first: str,
-    second: str,
-    recipe: Recipe | str | None = None,
-    *,
-    fit_texts: TextsLike | None = None,
-    **options: Any,
+    model: ModelLike, first: str, second: str, recipe: Recipe | str | None = None, **options: Any
 ) -> PairExplanation:
     """Explain the similarity of two sentences: what each token gives, and what a negation or a typo changes.
 
@@ -183,13 +177,12 @@ def explain_pair(
     Args:
         model: a hub name, a folder, an Encoder or another SentenceTransformer. A saved calibration is used.
         first, second: the sentences.
-        recipe: a recipe; None runs the model as it is.
-        fit_texts: texts to fit the recipe on, if it learns something (idf, shaping).
+        recipe: a recipe that learns nothing; None runs the model, such as a fitted Encoder, as it is.
         options: keyword arguments for SentenceTransformer (device, revision …).
 
     Raises:
         InputError: a sentence is not a str, or is empty.
-        NotFittedError: the recipe has learned parts, and there are no `fit_texts`.
+        NotFittedError: the recipe has learned parts (idf, shaping): pass a fitted Encoder, or its folder.
 
     Example:
         >>> from essent.lab.explain import explain_pair
@@ -212,10 +205,6 @@ def explain_pair(
         encoder = Encoder(model, recipe, **options)
     else:
         encoder = model if isinstance(model, SentenceTransformer) else open_as_it_is(model, options)
-    if fit_texts is not None:
-        if not isinstance(encoder, Encoder):
-            raise InputError(f"fit_texts: no recipe describes {model_name(model)}. Pass a recipe, such as 'mean'.")
-        encoder.fit(fit_texts)
     copies, notes = _copies(pair)
     vectors = encoder.encode([*pair, *(text for _, _, text in copies)], show_progress_bar=False)
     units = unit_rows(np.asarray(vectors, np.float64))  # (2+C,K)
