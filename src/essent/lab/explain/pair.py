@@ -246,26 +246,22 @@ def _without_each_token(encoder: SentenceTransformer, text: str) -> list[tuple[s
     """
     if not isinstance(encoder, Encoder):
         raise UnsuitableError("no recipe describes the model's modules")
-    if len(encoder.module.plan.frames) > 1:
-        raise UnsuitableError("the recipe adds several templates")
-    module, frame = encoder.module, encoder.module.plan.frame
+    module, (frame, *others) = encoder.module, encoder.module.plan.frames
+    if others or frame.between is not None:
+        raise UnsuitableError("the recipe adds several templates, or repeats the text")
     (ids,) = module.ids([prompt_of(encoder, None, None) + text])
-    count = len(ids) - len(frame)  # tokens of the text
-    positions = len(frame.before) + np.arange(count)[:, None]  # (T,1)
-    if frame.between is not None:  # the text is repeated
-        count //= 2
-        positions = positions[:count] + np.array([0, count + len(frame.between)])  # (T,2)
-    if count < 2:
+    positions = range(len(frame.before), len(ids) - len(frame.after))  # of the text's tokens
+    if len(positions) < 2:
         raise UnsuitableError("it has only one")
     encoder.eval()
     parts = []
-    for rows in np.array_split(positions, math.ceil(count * len(ids) / TOKENS)):
+    for rows in np.array_split(positions, math.ceil(len(positions) * len(ids) / TOKENS)):
         features = module.pad([np.delete(ids, row).tolist() for row in rows])
         parts.append(encoder(batch_to_device(features, encoder.device))["sentence_embedding"].double().cpu())
     vectors = torch.cat(parts)  # (T,K)
     vectors = vectors if encoder.truncate_dim is None else truncate_embeddings(vectors, encoder.truncate_dim)
     vocabulary = module.backbone.vocabulary
-    tokens = [shown(vocabulary, ids[position]) for position in positions[:, 0]]
+    tokens = [shown(vocabulary, ids[position]) for position in positions]
     return list(zip(tokens, unit_rows(vectors.numpy()), strict=True))
 
 
