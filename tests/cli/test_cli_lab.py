@@ -108,13 +108,20 @@ def test_generated_templates(tiny: str, pairs: Path, t5: str, tmp_path: Path) ->
     words = tmp_path / "words.csv"
     words.write_text("word,definition\nmoon,a ball far from the earth\ndog,it runs and plays\n", "utf-8")
     out, options = tmp_path / "out.json", ("--definitions", words, "--t5", t5, "--longest", 2)
-    run("lab", "templates", "-m", tiny, "-d", pairs, *options, "--work", tmp_path, "--candidates", 300, "--json", out)
+    command = ("lab", "templates", "-m", tiny, "-d", pairs, *options, "--work", tmp_path)
+    # with more beams than tokens the empty filling is always found, however seldom a random T5 writes a sentinel
+    run(*command, "--candidates", 300, "--json", out)
     values = read_json(out)
-    templates = [row["template"] for row in values["generated"]]
+    templates, likelihoods = zip(
+        *((row["template"], row["log_likelihood"]) for row in values["generated"]), strict=True
+    )
     assert "{text} [MASK]" in templates
+    assert len(set(templates)) == len(templates) <= 300
+    assert list(likelihoods) == sorted(likelihoods, reverse=True)
     assert values["template"] in templates
     assert {t["recipe"] for t in values["trials"]} >= {"mean"}
-    assert read_json(tmp_path / "generated.json")["candidates"] == 300
+    assert read_json(tmp_path / "generated.json")["templates"] == [list(row.values()) for row in values["generated"]]
+    assert "templates of another T5" in error(*command, "--candidates", 40)
 
 
 # -- pretrain ----------------------------------------------------------------------------------------------------------

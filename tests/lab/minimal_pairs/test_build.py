@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from minimal_pairs_data import PAPER, SENTENCES, UNSUITABLE
@@ -81,20 +80,6 @@ def test_surest_originals_come_first(resources: Resources, lenient: None) -> Non
     assert originals[6, 0][:2] == originals[2, 0]
     assert originals[6, 0] == originals[6, 1]
     assert 1 > math.prod(good[2].values()) > math.prod(good[6].values()) > 0
-
-
-def test_misspellings_are_collected_once(parser: Parser, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are tens of thousands, and the sentences come in chunks."""
-    monkeypatch.setattr(sys.modules[build.__module__], "CHUNK", 4)
-    collected = []
-
-    class Listed(dict[str, tuple[str, ...]]):
-        def values(self) -> Any:
-            collected.append(len(self))
-            return super().values()
-
-    build(SENTENCES, Resources(parser, misspellings=Listed(definitely=("definately",))))
-    assert collected == [1]
 
 
 def test_looking_stops(resources: Resources, lenient: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ measure.
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -183,12 +182,11 @@ def token_map(name: str, table: np.ndarray, vocabulary: Vocabulary, counts: np.n
 
 
 def between_groups(rows: np.ndarray, labels: np.ndarray) -> float:
-    """Return the share of the variance of rows (M,D) that lies between groups; NaN without variance."""
+    """Return the share of the variance of rows (M,D) that lies between groups."""
     centered = rows - rows.mean(axis=0)
-    total = float((centered**2).sum())
     groups = [centered[labels == label] for label in np.unique(labels)]
-    between = sum(len(group) * float((group.mean(axis=0) ** 2).sum()) for group in groups)
-    return between / total if total > 0 else math.nan
+    between = sum(len(group) * (group.mean(axis=0) ** 2).sum() for group in groups)
+    return float(between / (centered**2).sum())
 
 
 def _open_with_head(model: ModelLike, options: dict[str, Any]) -> SentenceTransformer:
