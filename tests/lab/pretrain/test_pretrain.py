@@ -95,7 +95,7 @@ def test_the_folder_is_plain_transformers(whole: Path) -> None:
 
 
 def test_a_saved_model_goes_on_untied(whole: Path, tmp_path: Path) -> None:
-    settings = replace(SETTINGS, max_steps=2, untied=True, whole_words=True, precision=None)
+    settings = replace(SETTINGS, max_steps=2, untied=True, precision=None)
     train(tmp_path / "on", Start(model=str(whole)), settings, progress=True)
     record = read_json(tmp_path / "on" / "training.json")
     assert record["new_weights"] == []
