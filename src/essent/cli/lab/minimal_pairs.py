@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from essent._core.atomic import write_json
-from essent._core.lazy import check_torch, optional_import
+from essent._core.lazy import check_torch
 from essent.cli import options as opt
 from essent.cli.console import is_quiet, prepare_torch, results, show_lines, show_note, wants_progress
 from essent.cli.files import check_output, check_report, write_json_file, write_page
@@ -23,7 +23,6 @@ from essent.recipe.recipe import Recipe
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from essent.lab.minimal_pairs.resources import Resources
     from essent.lab.minimal_pairs.rows import Tokenize
     from essent.tasks.result import Result
 
@@ -176,18 +175,29 @@ def build(
         batch_size: Sentences per batch.
     """
     prepare_torch(COMMAND)
+    from essent.lab.minimal_pairs.parsing import Parser
+    from essent.lab.minimal_pairs.resources import MaskedModel, Resources, WordNet, misspellings
     from essent.lab.minimal_pairs.rows import overlaps, words_and_marks, write_rows
     from essent.lab.minimal_pairs.run import build as build_pairs
 
     check_output(output, run.force, (".jsonl",))
     check_output(json_file, run.force)
-    optional_import("lemminflect", "heros")
     sentences = read_files(texts, column)
-    resources = _resources(parser, wordnet, model, batch_size, run)
-    unit = "words and marks"
+    pipeline, typos = Parser(parser), misspellings()
+    lexicon, masked, unit = None, None, "words and marks"
     tokenize: Tokenize = words_and_marks
-    if resources.model is not None:
-        unit, tokenize = f"tokens of {model}", resources.model.tokens  # as in the paper
+    try:
+        lexicon = WordNet(wordnet)
+    except DataError as error:
+        if wordnet is not None:  # set by the user
+            raise
+        show_note(f"Without WordNet, the subsets Synonym, Antonym and Random MLM are skipped. {error}")
+    if model is None:
+        show_note("Without --model, the subsets Synonym, Antonym and Random MLM are skipped.")
+    elif lexicon is not None:
+        masked = MaskedModel(model, run.device, batch_size, **run.hub_options)
+        unit, tokenize = f"tokens of {model}", masked.tokens  # as in the paper
+    resources = Resources(pipeline, lexicon, masked, typos)
     rows, quality = build_pairs(sentences, resources, originals, seed, look_at, wants_progress())
     if not rows:
         frequent = ", ".join(f"{reason} ({number})" for reason, number in [*quality.fallen.items()][:4])
@@ -250,24 +260,3 @@ def _report_lines(report: Mapping[str, Any]) -> list[str]:
         shares = " and ".join(f"{share:.0%} of the {relation}s" for relation, share in report["good"].items())
         lines.append(f"The regression estimates that {shares} are good. A smaller -n raises this.")
     return lines
-
-
-def _resources(
-    parser: str | None, wordnet_folder: Path | None, mlm: str | None, batch_size: int, run: opt.Run
-) -> Resources:
-    """Load the resources of the pairs, cheap ones first."""
-    from essent.lab.minimal_pairs.parsing import Parser
-    from essent.lab.minimal_pairs.resources import MaskedModel, Resources, WordNet, misspellings
-
-    pipeline, listed, wordnet, model = Parser(parser), misspellings(), None, None
-    try:
-        wordnet = WordNet(wordnet_folder)
-    except DataError as error:
-        if wordnet_folder is not None:  # set by the user
-            raise
-        show_note(f"Without WordNet, the subsets Synonym, Antonym and Random MLM are skipped. {error}")
-    if mlm is None:
-        show_note("Without --model, the subsets Synonym, Antonym and Random MLM are skipped.")
-    elif wordnet is not None:
-        model = MaskedModel(mlm, run.device, batch_size, **run.hub_options)
-    return Resources(pipeline, wordnet, model, listed)

@@ -119,9 +119,8 @@ class Parser:
 
     def __init__(self, pipeline: Any = None) -> None:
         spacy = optional_import("spacy", "heros")
-        if pipeline is None or isinstance(pipeline, str):
-            names = PIPELINES if pipeline is None else (pipeline,)
-            name = next((name for name in names if spacy.util.is_package(name)), names[0])
+        name = pipeline or next(filter(spacy.util.is_package, PIPELINES), PIPELINES[0])
+        if isinstance(name, str):
             try:
                 pipeline = spacy.load(name, exclude=["ner"])
             except (OSError, ValueError) as error:

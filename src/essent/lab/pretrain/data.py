@@ -160,7 +160,8 @@ def _packed_columns(tokenizer: Any, texts: Sequence[str], length: int) -> dict[s
             continue
         row = next((row for row in rows[-OPEN_SEQUENCES:] if len(row[0]) + len(pieces[0]) <= length), None)
         if row is None:
-            rows.append(row := [[] for _ in padding])
+            row = [[] for _ in padding]
+            rows.append(row)
         for column, tokens in zip(row, pieces, strict=True):
             column.extend(tokens)
     columns = {}
