@@ -256,7 +256,7 @@ def draw_bias(report: BiasReport, path: str | Path) -> None:
 def _begin(axes: Any, token_map: TokenMap, title: str) -> dict[str, Any]:
     """Frame the points of a panel without outliers; return how they are drawn."""
     low, high = np.quantile(token_map.points, [1 - MAX_QUANTILE, MAX_QUANTILE], axis=0)
-    margin = 0.18 * (high - low) + 1e-9
+    margin = 0.25 * (high - low) + 1e-9
     (left, bottom), (right, top) = low - margin, high + margin
     axes.set(xticks=[], yticks=[], xlim=(left, right), ylim=(bottom, top), box_aspect=1)
     axes.set_title(title, loc="left")
