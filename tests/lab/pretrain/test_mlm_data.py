@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,8 +12,6 @@ from transformers import DataCollatorForLanguageModeling
 from essent.errors import InputError
 from essent.lab.pretrain.data import FRAMES, in_frames, mask, masked_once, pack, split_texts
 from essent.lab.pretrain.model import train_word_pieces
-from essent.lab.pretrain.run import pretrain
-from essent.lab.pretrain.settings import Pretraining, Start
 from families import CORPUS
 
 TEXTS = CORPUS[:8]
@@ -149,20 +145,3 @@ def test_share_of_framed_texts() -> None:
     assert framed == in_frames([*SENTENCES, *odd], 0.5, seed=3) != in_frames([*SENTENCES, *odd], 0.5, seed=4)
     with pytest.raises(InputError, match="no text of 4 to 22 words"):
         in_frames(["One two.", "Three."], 0.5)
-
-
-def test_validation_texts_are_plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    packed: list[list[str]] = []
-
-    def record(tokenizer: Any, texts: list[str], *sizes: Any, **options: Any) -> str:
-        packed.append(texts)
-        return "sequences"
-
-    monkeypatch.setattr("essent.lab.pretrain.run.pack", record)
-    monkeypatch.setattr("essent.lab.pretrain.run.masked_once", None)  # stops the run
-    settings = Pretraining(max_steps=1, batch_size=2, max_seq_length=32, frames=1.0)
-    with pytest.raises(TypeError):
-        pretrain(SENTENCES, tmp_path, Start(config="tiny", vocabulary=200), settings, device="cpu")
-    learned, measured = packed
-    assert all(any(pattern.fullmatch(text) for pattern in PATTERNS) for text in learned)
-    assert set(measured) <= set(SENTENCES)
