@@ -21,8 +21,8 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 
 from essent.lab.minimal_pairs.english import replace_word, replaceable
 from essent.lab.minimal_pairs.parsing import Doc, Negation, Parser
-from essent.lab.minimal_pairs.resources import RELATIONS, Evidence, MaskedModel, Resources, WordNet
-from essent.lab.minimal_pairs.words import Choice, Chooser, substitutes
+from essent.lab.minimal_pairs.resources import RELATIONS, Evidence, MaskedModel, WordNet
+from essent.lab.minimal_pairs.words import Choice, compare, substitutes
 
 JUDGEMENTS = Path(__file__).parent / "judgements.tsv"
 
@@ -44,16 +44,15 @@ def main() -> None:
     parser.add_argument("--wordnet", type=Path, help="NLTK's data folder with WordNet")
     parser.add_argument("--write", type=Path, help="the file of coefficients")
     options = parser.parse_args()
-    resources = Resources(Parser(), WordNet(options.wordnet), MaskedModel(options.model))
-    chooser = Chooser(resources)
+    parse, wordnet, masked = Parser(), WordNet(options.wordnet), MaskedModel(options.model)
     with JUDGEMENTS.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file, delimiter="\t") if row["subset"].lower() in RELATIONS]
-    docs = resources.parser([row["original"] for row in rows])
-    choices = [choice_of(row, doc, chooser.wordnet) for row, doc in zip(rows, docs, strict=True)]
+    docs = parse([row["original"] for row in rows])
+    choices = [choice_of(row, doc, wordnet) for row, doc in zip(rows, docs, strict=True)]
     used = [(row, choice) for row, choice in zip(rows, choices, strict=True) if choice is not None]
     features: dict[str, list[list[float]]] = {relation: [] for relation in RELATIONS}
     good: dict[str, list[bool]] = {relation: [] for relation in RELATIONS}
-    compared = chooser.compare([choice for _, choice in used])
+    compared = compare([choice for _, choice in used], wordnet, masked)
     for (row, _), (evidence_by_candidate, _) in zip(used, compared, strict=True):
         for evidence in evidence_by_candidate.values():
             features[row["subset"].lower()].append([*evidence.terms().values()])
@@ -70,7 +69,7 @@ def main() -> None:
         print(f"{relation}: {len(labels)} labels of {len(rows)}, held-out AUC {areas[relation]:.2f}")
     fitted_on = {
         "model": Path(options.model).name,
-        "parser": resources.parser.name,
+        "parser": parse.name,
         "sha256": hashlib.sha256(JUDGEMENTS.read_bytes()).hexdigest(),
         "judgements": {relation: len(labels) for relation, labels in good.items()},
         "held-out area": areas,

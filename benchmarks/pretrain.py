@@ -18,11 +18,11 @@ from pathlib import Path
 
 import torch
 from torch.nn import functional
-from transformers import AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoModelForMaskedLM, AutoTokenizer, DataCollatorForLanguageModeling
 from transformers.utils import logging
 
 from essent import evaluate
-from essent.lab.pretrain.data import IGNORED, mask, masking_of, pack
+from essent.lab.pretrain.data import IGNORED, mask, pack
 from essent.lab.pretrain.model import logits_at, open_model, open_tokenizer
 from essent.lab.pretrain.run import pretrain
 from essent.lab.pretrain.settings import Pretraining, Start
@@ -36,7 +36,8 @@ def speed(options: argparse.Namespace, texts: list[str]) -> None:
     model, _ = open_model(Start(options.model))
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-9, fused=True)
-    batch = mask(sequences[: options.batch_size], masking_of(tokenizer, settings.mask_probability, False))
+    masking = DataCollatorForLanguageModeling(tokenizer, mlm_probability=settings.mask_probability)
+    batch = mask(sequences[: options.batch_size], masking)
     labels = batch.pop("labels")
     chosen, tokens = labels != IGNORED, labels.numel()
     found: dict[str, list[float]] = {}

@@ -54,8 +54,7 @@ def test_single_original_has_cosines(tiny: str, tmp_path: Path) -> None:
 
 
 def test_a_table(bert: Path, tmp_path: Path) -> None:
-    for name in ("sts12", "sts13"):
-        write_pairs(tmp_path / "sts" / f"{name}.jsonl")
+    write_pairs(tmp_path / "sts" / "sts12.jsonl")
     out = tmp_path / "cells.json"
     result = run(
         "lab", "reproduce", "ditto-6", "-m", str(bert), "--data-folder", str(tmp_path), "--only-columns", "STS12",
@@ -70,21 +69,16 @@ def test_a_table(bert: Path, tmp_path: Path) -> None:
     measured = {cell["row"]: cell["measured"] for cell in cells}
     assert measured["BERT static avg."] is not None
     assert measured["BERT static Ditto (Ours)"] is None
-    chosen = ("--only-rows", "BERT static avg.", "--only-tasks", "sts12", "sts13")
-    result = run("lab", "reproduce", "ditto-1", "-m", bert, "--data-folder", tmp_path, *chosen)
-    assert "49.56" in result.stdout  # (42.38 + 56.74) / 2
-    assert "Not run" not in result.stderr
     assert all(name in run("lab", "reproduce").stdout for name in ("ditto-6", "heros-1"))
 
 
 # -- explain and templates ---------------------------------------------------------------------------------------------
 
 
-def test_explain_a_pair(tiny: str, lines: Path, tmp_path: Path) -> None:
+def test_explain_a_pair(tiny: str, tmp_path: Path) -> None:
     picture, words = tmp_path / "pair.png", ("The cat sat.", "The dog [sat].")
-    done = run("lab", "explain", *words, "-m", tiny, "-r", "mean | zscore", "--fit", lines, "-o", picture)
-    fit_texts = lines.read_text().splitlines()
-    pair = explain_pair(tiny, *words, "mean | zscore", fit_texts=fit_texts, device="cpu")
+    done = run("lab", "explain", *words, "-m", tiny, "-r", "mean", "-o", picture)
+    pair = explain_pair(tiny, *words, "mean", device="cpu")
     assert done.stdout.startswith(f"cosine {pair.cosine:.2f}\n")
     assert all(token in done.stdout for token, _ in [*pair.tokens(1), *pair.tokens(2)])
     assert all(f"{copy.cosine:.2f}" in done.stdout and copy.text in done.stdout for copy in pair.copies())
@@ -104,10 +98,9 @@ def test_mask(tiny: str, tmp_path: Path) -> None:
 def test_bias(tiny: str, lines: Path, tmp_path: Path) -> None:
     folder = tmp_path / "bias"
     done = run("lab", "explain", "bias", "-m", tiny, "--texts", lines, "-o", folder)
-    assert sorted(path.name for path in folder.iterdir()) == ["bias.json", "bias.png", "bias.svg", "bias.txt"]
+    assert sorted(path.name for path in folder.iterdir()) == ["bias.json", "bias.png"]
     assert [row["name"] for row in read_json(folder / "bias.json")["maps"]] == ["input word embeddings"]
     assert "average cosine" in done.stdout
-    assert "average cosine" in (folder / "bias.txt").read_text("utf-8")
     assert "not empty" in error("lab", "explain", "bias", "-m", tiny, "-o", folder)
 
 
@@ -115,13 +108,20 @@ def test_generated_templates(tiny: str, pairs: Path, t5: str, tmp_path: Path) ->
     words = tmp_path / "words.csv"
     words.write_text("word,definition\nmoon,a ball far from the earth\ndog,it runs and plays\n", "utf-8")
     out, options = tmp_path / "out.json", ("--definitions", words, "--t5", t5, "--longest", 2)
-    run("lab", "templates", "-m", tiny, "-d", pairs, *options, "--work", tmp_path, "--candidates", 300, "--json", out)
+    command = ("lab", "templates", "-m", tiny, "-d", pairs, *options, "--work", tmp_path)
+    # with more beams than tokens the empty filling is always found, however seldom a random T5 writes a sentinel
+    run(*command, "--candidates", 300, "--json", out)
     values = read_json(out)
-    templates = [row["template"] for row in values["generated"]]
+    templates, likelihoods = zip(
+        *((row["template"], row["log_likelihood"]) for row in values["generated"]), strict=True
+    )
     assert "{text} [MASK]" in templates
+    assert len(set(templates)) == len(templates) <= 300
+    assert list(likelihoods) == sorted(likelihoods, reverse=True)
     assert values["template"] in templates
     assert {t["recipe"] for t in values["trials"]} >= {"mean"}
-    assert read_json(tmp_path / "generated.json")["candidates"] == 300
+    assert read_json(tmp_path / "generated.json")["templates"] == [list(row.values()) for row in values["generated"]]
+    assert "templates of another T5" in error(*command, "--candidates", 40)
 
 
 # -- pretrain ----------------------------------------------------------------------------------------------------------

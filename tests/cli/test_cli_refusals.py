@@ -58,16 +58,14 @@ lab pretrain -o out -t many.txt --config mini ~ Set either max_steps or epochs. 
 lab pretrain -o out -t many.txt --config mini --max-steps 1 --held-out none.txt ~ does not exist
 lab reproduce ditto-6 --only-rows nothing* nobody ~ 'nothing* nobody' matches nothing. Known: BERT static
 lab reproduce stankevicius-A1 --only-columns XX ~ Known: T0, T4, BERT
-lab minimal-pairs evaluate -m TINY -d bad.tsv --fit texts.txt ~ Add one with --recipe
 lab minimal-pairs evaluate -m TINY -d bad.tsv --report heros.jpg ~ .png
 lab minimal-pairs build -t none.txt -o pairs.jsonl ~ does not exist
 lab explain dogs -m x ~ essent lab explain needs SECOND. See
 train texts.txt -m x -o y ~ essent train does not take the argument 'texts.txt' in this place
 lab explain dogs cats -m x -o pair.jpg ~ unknown format '.jpg'
-lab explain dogs cats -m x --fit texts.txt ~ Add one with --recipe
 evaluate -m x y -d bad.tsv --fit texts.txt ~ Add one with --recipe
 lab explain dogs cats -m TINY -r "mean | zscore" ~ --fit FILE
-lab explain mask -m x ~ Pass texts
+lab explain mask -m x ~ needs TEXT
 lab explain mask -m x dogs --json results.json ~ already exists
 lab explain bias -m TINY -o texts.txt ~ is a file
 lab templates -m TINY -d my-pairs.jsonl --longest 9 ~ --longest needs a T5

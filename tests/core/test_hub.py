@@ -15,7 +15,7 @@ from essent._core import hub
 from essent._core.hub import reach_model
 from essent.errors import EssentError, ModelError
 from essent.lab.minimal_pairs.resources import MaskedModel
-from essent.lab.templates.generate import Generator
+from essent.lab.templates.search import Generator
 from essent.tasks.data import hub_rows
 
 

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from essent.lab.minimal_pairs.check import check_rows
 from essent.lab.minimal_pairs.english import replaceable
 from essent.lab.minimal_pairs.parsing import Parser
 from essent.lab.minimal_pairs.resources import MaskedModel, Resources, WordNet, misspellings
-from essent.lab.minimal_pairs.rows import overlaps
+from essent.lab.minimal_pairs.rows import check_rows, overlaps
 from essent.lab.minimal_pairs.run import build
 from essent.lab.minimal_pairs.words import substitutes
 from essent.tasks.data import located_rows

@@ -20,7 +20,7 @@ from essent import verify
 from essent._core.folders.files import write_digests
 from essent.encoder.encoder import Encoder
 from essent.errors import DamagedError, VerificationError
-from essent.lab.templates.generate import Generator
+from essent.lab.templates.search import Generator
 from essent.model.loading import load, open_model
 from essent.model.mlm_head import load_masked
 from essent.recipe.recipe import Recipe

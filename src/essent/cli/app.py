@@ -16,12 +16,11 @@ from essent.cli.console import open_streams, set_quiet, show_error
 from essent.cli.encode import encode
 from essent.cli.evaluate import evaluate
 from essent.cli.lab.explain import bias, mask, pair
+from essent.cli.lab.masked import pretrain, templates
 from essent.cli.lab.minimal_pairs import build
 from essent.cli.lab.minimal_pairs import check as check_pairs
 from essent.cli.lab.minimal_pairs import evaluate as evaluate_pairs
-from essent.cli.lab.pretrain import pretrain
 from essent.cli.lab.reproduce import reproduce
-from essent.cli.lab.templates import templates
 from essent.cli.options import ALWAYS
 from essent.cli.recipes import demo, recipes
 from essent.cli.save import save

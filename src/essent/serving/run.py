@@ -238,7 +238,7 @@ def prepare(name_and_model: str, engine: str, folder: Path, precision: str = AUT
         loaded = (encoder.runtime.engine, graph_folder, encoder.precision)
         tolerance = TOLERANCES[loaded[0]] if encoder.precision == FLOAT32 else OWN_TOLERANCE
     else:
-        from essent.encoder.saving.save import GOLDEN_TEXTS
+        from essent.encoder.save import GOLDEN_TEXTS
 
         module, backbone, recipe = encoder.module, encoder.module.backbone, str(encoder.recipe)
         if len(module.plan.frames) > 1:

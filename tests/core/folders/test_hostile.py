@@ -20,7 +20,7 @@ from essent import Encoder, EncoderTransformer, StaticEncoder
 from essent._core.folders.check import check_folder
 from essent.errors import EssentError, ModelError, VerificationError
 from essent.lab.minimal_pairs.resources import MaskedModel
-from essent.lab.templates.generate import Generator
+from essent.lab.templates.search import Generator
 
 TEXTS = ["A man is playing a large flute.", "dogs", "How far is the moon from the earth?"]
 

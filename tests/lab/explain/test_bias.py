@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokeni
 
 from essent import Encoder
 from essent.errors import InputError
-from essent.lab.explain.bias import between_groups, draw_bias, token_bias, token_map
+from essent.lab.explain.bias import draw_bias, token_bias, token_map
 from essent.recipe.tokens.ids import Vocabulary
 from families import CORPUS, Folders
 
@@ -38,16 +37,12 @@ def test_a_map_by_hand() -> None:
     np.testing.assert_allclose(np.abs(vocabulary_map.points), np.abs(expected.transform(rows)), atol=1e-9)
     np.testing.assert_allclose(list(vocabulary_map.shares.values())[:2], expected.explained_variance_ratio_)
     assert list(vocabulary_map.shares)[2:] == ["frequency", "sub-word", "case"]
+    groups = [rows[vocabulary_map.subword], rows[~vocabulary_map.subword]]
+    within = sum(((group - group.mean(axis=0)) ** 2).sum() for group in groups)
+    assert vocabulary_map.shares["sub-word"] == pytest.approx(1 - within / ((rows - rows.mean(axis=0)) ** 2).sum())
     assert vocabulary_map.cosine == pytest.approx(1 - pdist(rows, "cosine").mean())
     with pytest.raises(InputError, match="7 tokens in 1 dimensions"):
         token_map("t", np.ones((10, 1)), VOCABULARY, None)
-
-
-def test_variance_between_groups() -> None:
-    rows = np.array([[0.0, 1.0], [0.0, 1.0], [2.0, 5.0], [2.0, 5.0]])
-    assert between_groups(rows, np.array([0, 0, 1, 1])) == pytest.approx(1)
-    assert between_groups(rows, np.array([0, 1, 0, 1])) == pytest.approx(0)
-    assert math.isnan(between_groups(np.ones((4, 2)), np.array([0, 1, 0, 1])))
 
 
 def test_reports_of_models(folder_of: Folders, tmp_path: Path) -> None:

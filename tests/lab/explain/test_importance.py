@@ -21,12 +21,14 @@ from reference import Counts, Reference
 TEXTS = CORPUS[:6]
 
 
-def slow_impact(reference: Reference, ids: list[int], own: list[int], layer: int) -> np.ndarray:
+def slow_impact(reference: Reference, ids: list[int], own: list[int]) -> np.ndarray:
     """F_ij = ‖H(x∖{i})_i − H(x∖{i,j})_i‖, two passes for every cell."""
     mask = reference.tokenizer.mask_token_id
 
     def state(position: int, *masked: int) -> np.ndarray:
-        return reference.run([mask if n in masked else token for n, token in enumerate(ids)])[0][layer][position]
+        return reference.run([mask if n in masked else token for n, token in enumerate(ids)])[0][reference.last][
+            position
+        ]
 
     return np.array([[np.linalg.norm(state(i, i) - state(i, i, j)) for j in own] for i in own])
 
@@ -43,8 +45,8 @@ def test_impact_matrix(
     monkeypatch.setattr(importance, "TOKENS", 50)  # several batches
     text, reference = CORPUS[0], reference_of("roberta")
     ids, own = framed(reference, text)
-    impact = impact_matrix(folder_of("roberta"), text, layer=1, device="cpu")
-    expected = slow_impact(reference, ids, own, 1)
+    impact = impact_matrix(folder_of("roberta"), text, device="cpu")
+    expected = slow_impact(reference, ids, own)
     assert impact.matrix == pytest.approx(expected, abs=1e-4)
     assert not np.diag(impact.matrix).any()
     assert impact.ids == tuple(ids[n] for n in own)
@@ -52,15 +54,15 @@ def test_impact_matrix(
     assert impact.means == pytest.approx(expected.mean(axis=0), abs=1e-4)
 
 
-def test_agreement_of_impact_with_idf(bert: Path, reference_of: Callable[[str], Reference]) -> None:
+def test_agreement_of_impact_with_tfidf(bert: Path, reference_of: Callable[[str], Reference]) -> None:
     reference = reference_of("bert")
     counts = Counts.of([framed(reference, text)[0] for text in CORPUS])
     means, token_weights = [], []
     for text in TEXTS[:3]:
         ids, own = framed(reference, text)
-        means += list(slow_impact(reference, ids, own, reference.last).mean(axis=0))
-        token_weights += [counts.idf(ids[n]) for n in own]
-    agreement = impact_agreement(bert, TEXTS[:3], weights="idf", frequency_texts=CORPUS, device="cpu")
+        means += list(impact_matrix(bert, text, device="cpu").means)
+        token_weights += [counts.idf(ids[n]) * counts.tf(ids[n]) for n in own]
+    agreement = impact_agreement(bert, TEXTS[:3], frequency_texts=CORPUS, device="cpu")
     assert agreement.pearson == pytest.approx(100 * pearsonr(means, token_weights).statistic, abs=1e-2)
     assert agreement.spearman == pytest.approx(100 * spearmanr(means, token_weights).statistic, abs=1e-2)
     assert (agreement.tokens, agreement.texts) == (len(means), 3)
@@ -115,9 +117,5 @@ def test_refusals(folder_of: Folders, bert: Path) -> None:
             measure(static, ["hello world"])
     with pytest.raises(InputError, match=f"mask token.*{WITHOUT_MASK[0]}"):
         impact_matrix(folder_of(WITHOUT_MASK[0]), "a", device="cpu")
-    with pytest.raises(InputError, match="layer=4: this model has layers 0 to 3"):
-        impact_matrix(bert, "a", layer=4, device="cpu")
     with pytest.raises(InputError, match="at least one text"):
         head_agreement(bert, [])
-    with pytest.raises(InputError, match="not a weighting by token"):
-        head_agreement(bert, ["a"], weights="ditto:1-1", device="cpu")

@@ -82,18 +82,6 @@ def test_calibration_and_views(tmp_path: Path) -> None:
     assert list(pair.frame().columns) == ["sentence", "kind", "text", "cosine", "difference", "to_original"]
 
 
-def test_repeated_text_loses_both_tokens(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In "{text} {text}", a token is left out at both of its positions."""
-    removed, delete = [], np.delete
-    monkeypatch.setattr(
-        np, "delete", lambda ids, row: removed.append([ids[index] for index in row]) or delete(ids, row)
-    )
-    pair = explain_pair(bert, CORPUS[0], CORPUS[1], "echo")
-    assert len(pair.tokens(1)) == len(Encoder(bert, "echo").tokenizer.tokenize(CORPUS[0]))
-    assert removed
-    assert all(first == second for first, second in removed)
-
-
 def test_default_prompts_count(bert: Path) -> None:
     encoder = Encoder(bert, "mean", prompts={"query": "man: "}, default_prompt_name="query")
     pair = explain_pair(encoder, CORPUS[0], CORPUS[1])
@@ -111,15 +99,14 @@ def test_notes_and_refusals(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert pair.recipe == "as saved"
     assert "No tokens of sentence 1: no recipe describes the model's modules." in pair.notes
     ensemble = explain_pair(bert, FIRST, SECOND, "template=T0+T1 weights=mask")
-    assert "No tokens of sentence 2: the recipe adds several templates." in ensemble.notes
+    assert "No tokens of sentence 2: the recipe adds several templates, or repeats the text." in ensemble.notes
+    assert explain_pair(bert, FIRST, SECOND, "echo").tokens(1) == []
     with pytest.raises(InputError, match="second sentence is empty"):
         explain_pair(bert, "a", " ")
-    with pytest.raises(InputError, match="no recipe describes"):
-        explain_pair(dense, FIRST, SECOND, fit_texts=CORPUS)
     with pytest.raises(NotFittedError):
         explain_pair(bert, FIRST, SECOND, "mean | zscore")
     monkeypatch.setitem(sys.modules, "spacy", None)
-    fitted = explain_pair(bert, FIRST, SECOND, "mean | zscore", fit_texts=CORPUS)
+    fitted = explain_pair(Encoder(bert, "mean | zscore").fit(CORPUS), FIRST, SECOND)
     assert (fitted.recipe, fitted.copies()) == ("mean | zscore", [])
     assert "No negations and typos" in fitted.notes[0]
     assert "essent[heros]" in fitted.notes[0]

@@ -36,7 +36,7 @@ SENTENCES = [
     "The company increased the price of bread last week.",
     "Everyone was glad when the long winter stopped.",
 ]
-UNSUITABLE = read_table("unsuitable.tsv")  # sentence: filter, a part of the reason
+UNSUITABLE = read_table("unsuitable.tsv")  # sentence: a part of the reason
 
 
 # -- a tiny WordNet ---------------------------------------------------------------------------------------------------

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from minimal_pairs_data import PAPER, SENTENCES, UNSUITABLE
 
 from essent.errors import DataError, InputError
-from essent.lab.minimal_pairs.check import check_rows
 from essent.lab.minimal_pairs.parsing import Parser, UnsuitableError
 from essent.lab.minimal_pairs.resources import Resources
-from essent.lab.minimal_pairs.rows import PairRow, as_dict, sample, write_rows
+from essent.lab.minimal_pairs.rows import PairRow, check_rows, write_rows
 from essent.lab.minimal_pairs.run import build, filter_sentences
 from essent.lab.minimal_pairs.words import Choice
 from essent.tasks.examples import SUBSETS, MinimalPair
@@ -59,21 +57,17 @@ def test_the_papers_examples(resources: Resources, lenient: None) -> None:
 
 def test_filters_say_why(parser: Parser) -> None:
     outcomes = filter_sentences([*UNSUITABLE], parser, {"definately"})
-    for (sentence, (name, reason)), outcome in zip(UNSUITABLE.items(), outcomes, strict=True):
+    for (sentence, (reason,)), outcome in zip(UNSUITABLE.items(), outcomes, strict=True):
         assert isinstance(outcome, UnsuitableError), sentence
-        assert outcome.filter == name, sentence
         assert reason in str(outcome), sentence
 
 
 def test_the_report_counts_every_sentence(resources: Resources, lenient: None) -> None:
     repeated = f'"{SENTENCES[2]}"'  # another sentence but for marks
-    rows, quality = build([*SENTENCES, *UNSUITABLE, *UNSUITABLE, repeated], resources)
+    _, quality = build([*SENTENCES, *UNSUITABLE, *UNSUITABLE, repeated], resources)
     assert quality.seen == quality.sentences == len(SENTENCES) + len(UNSUITABLE) + 1
-    assert sum(quality.fallen["repeated"].values()) == 1
-    fallen = sum(sum(reasons.values()) for reasons in quality.fallen.values())
-    assert list(quality.left.values())[-1] == quality.seen - fallen == quality.originals
-    assert {subset: len(sampled) for subset, sampled in sample(rows, 2).items()} == dict.fromkeys(SUBSETS, 2)
-    assert as_dict(*reversed(build(["Nothing."], resources)))["overlap"] == {}
+    assert quality.fallen["equal to another sentence except for marks, capitals or a name"] == 1
+    assert quality.seen - sum(quality.fallen.values()) == quality.originals
 
 
 def test_surest_originals_come_first(resources: Resources, lenient: None) -> None:
@@ -82,24 +76,10 @@ def test_surest_originals_come_first(resources: Resources, lenient: None) -> Non
         rows, quality = build(SENTENCES, resources, n=n, seed=seed)
         originals[n, seed] = list(dict.fromkeys(row.original for row in rows))
         good[n] = quality.good
-        assert quality.fallen["wanted"] == {"others ranked higher, or came first": quality.left["typo"] - n}
+        assert quality.seen - sum(quality.fallen.values()) >= quality.originals == n
     assert originals[6, 0][:2] == originals[2, 0]
     assert originals[6, 0] == originals[6, 1]
     assert 1 > math.prod(good[2].values()) > math.prod(good[6].values()) > 0
-
-
-def test_misspellings_are_collected_once(parser: Parser, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are tens of thousands, and the sentences come in chunks."""
-    monkeypatch.setattr(sys.modules[build.__module__], "CHUNK", 4)
-    collected = []
-
-    class Listed(dict[str, tuple[str, ...]]):
-        def values(self) -> Any:
-            collected.append(len(self))
-            return super().values()
-
-    build(SENTENCES, Resources(parser, misspellings=Listed(definitely=("definately",))))
-    assert collected == [1]
 
 
 def test_looking_stops(resources: Resources, lenient: None, monkeypatch: pytest.MonkeyPatch) -> None:

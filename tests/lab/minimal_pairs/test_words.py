@@ -54,10 +54,11 @@ def test_named_folder_is_read(wordnet_folder: Path, tmp_path: Path, monkeypatch:
     counts.write_text(counts.read_text("latin-1").replace("buy%2:00:00:: 1 30", "buy%2:00:00:: 1 31"), "latin-1")
     assert WordNet(changed).count("buy", "verb") == 31
     assert WordNet().count("buy", "verb") == 30
-    (changed / "corpora" / "wordnet" / "lexnames").unlink()
+    incomplete = write_wordnet(tmp_path / "incomplete")
+    (incomplete / "corpora" / "wordnet" / "lexnames").unlink()
     monkeypatch.setattr(nltk.data, "path", [])
     with pytest.raises(DataError, match=r"no complete WordNet.*lexnames"):
-        WordNet(changed)
+        WordNet(incomplete)
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from transformers import DataCollatorForLanguageModeling
 
 from essent.errors import InputError
-from essent.lab.pretrain.data import FRAMES, in_frames, mask, masked_once, masking_of, pack, split_texts
+from essent.lab.pretrain.data import FRAMES, in_frames, mask, masked_once, pack, split_texts
 from essent.lab.pretrain.model import train_word_pieces
-from essent.lab.pretrain.run import pretrain
-from essent.lab.pretrain.settings import Pretraining, Start
 from families import CORPUS
 
 TEXTS = CORPUS[:8]
@@ -85,30 +82,25 @@ def test_long_texts_are_split_and_special_tokens_are_letters(tokenizer) -> None:
 
 
 def test_few_validation_sequences_are_repeated(tokenizer) -> None:
-    masking = masking_of(tokenizer, 0.5, False)
+    masking = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.5)
     labels, again, other = (masked_once(pack(tokenizer, TEXTS, 48), masking, seed)["labels"][:] for seed in (0, 0, 1))
     assert 64 <= len(labels) < 64 + len(TEXTS)
     assert len({tuple(row) for row in labels.tolist()}) == len(labels)
     assert torch.equal(labels, again)
     assert not torch.equal(labels, other)
     assert masking.generator is None  # those of training come from torch's random numbers
-    empty = pack(tokenizer, ["\u200b"], 16, words=True)
+    empty = pack(tokenizer, ["\u200b"], 16)
     with pytest.raises(InputError, match="held-out texts contain no token to predict"):
         masked_once(empty, masking, 0)
 
 
-def mask_copies(tokenizer, copies: int, probability: float, words: bool) -> tuple[Any, dict[str, Any], Any]:
-    """Ids of the packed texts repeated, the masked batch, and which tokens were chosen."""
-    torch.manual_seed(0)
-    rows = {name: torch.cat([part[:]] * copies) for name, part in pack(tokenizer, TEXTS, 48, words=words)[:].items()}
-    ids = rows["input_ids"].clone()
-    batch = mask(rows, masking_of(tokenizer, probability, words))
-    assert torch.equal(ids, rows["input_ids"])
-    return ids, batch, batch["labels"] != -100
-
-
 def test_masks_are_bert_s(tokenizer) -> None:
-    ids, batch, chosen = mask_copies(tokenizer, 40, 0.15, False)
+    torch.manual_seed(0)
+    rows = {name: torch.cat([part[:]] * 40) for name, part in pack(tokenizer, TEXTS, 48)[:].items()}
+    ids = rows["input_ids"].clone()
+    batch = mask(rows, DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15))
+    assert torch.equal(ids, rows["input_ids"])
+    chosen = batch["labels"] != -100
     special = torch.isin(ids, torch.tensor([tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id]))
     assert not (chosen & special).any()
     assert torch.equal(batch["labels"][chosen], ids[chosen])
@@ -119,16 +111,6 @@ def test_masks_are_bert_s(tokenizer) -> None:
     assert float(masked.float().mean()) == pytest.approx(0.8, abs=0.03)
     assert float(unchanged.float().mean()) == pytest.approx(0.1, abs=0.03)
     assert torch.equal(batch["attention_mask"] == 0, ids == tokenizer.pad_token_id)
-
-
-def test_whole_words_are_masked_whole(tokenizer) -> None:
-    ids, batch, chosen = mask_copies(tokenizer, 20, 0.3, True)
-    inner = torch.tensor([[token.startswith("##") for token in tokenizer.convert_ids_to_tokens(row)] for row in ids])
-    assert inner.sum() > 100
-    assert torch.equal(chosen[inner], chosen.roll(1, dims=1)[inner])  # as the token before
-    assert chosen.any()
-    assert not chosen.all(dim=1).any()
-    assert (batch["input_ids"][chosen] == tokenizer.mask_token_id).all()
 
 
 # -- frames -----------------------------------------------------------------------------------------------------------
@@ -163,20 +145,3 @@ def test_share_of_framed_texts() -> None:
     assert framed == in_frames([*SENTENCES, *odd], 0.5, seed=3) != in_frames([*SENTENCES, *odd], 0.5, seed=4)
     with pytest.raises(InputError, match="no text of 4 to 22 words"):
         in_frames(["One two.", "Three."], 0.5)
-
-
-def test_validation_texts_are_plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    packed: list[list[str]] = []
-
-    def record(tokenizer: Any, texts: list[str], *sizes: Any, **options: Any) -> str:
-        packed.append(texts)
-        return "sequences"
-
-    monkeypatch.setattr("essent.lab.pretrain.run.pack", record)
-    monkeypatch.setattr("essent.lab.pretrain.run.masked_once", None)  # stops the run
-    settings = Pretraining(max_steps=1, batch_size=2, max_seq_length=32, frames=1.0)
-    with pytest.raises(TypeError):
-        pretrain(SENTENCES, tmp_path, Start(config="tiny", vocabulary=200), settings, device="cpu")
-    learned, measured = packed
-    assert all(any(pattern.fullmatch(text) for pattern in PATTERNS) for text in learned)
-    assert set(measured) <= set(SENTENCES)

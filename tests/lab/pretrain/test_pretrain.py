@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from dataclasses import asdict, replace
+from hashlib import sha256
 from itertools import product
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from command_line import read_json
 from essent._core.atomic import PARTIAL
 from essent._core.machine import has_bfloat16
 from essent.errors import DataError, InputError, TrainingError
+from essent.lab.pretrain.data import in_frames, split_texts
 from essent.lab.pretrain.run import MaskedTrainer, pretrain
 from essent.lab.pretrain.settings import Pretraining, Start
 
@@ -94,11 +96,14 @@ def test_the_folder_is_plain_transformers(whole: Path) -> None:
     assert rates == pytest.approx([0] + [5e-3 * (1 - i / 7) for i in range(7)])  # 5 % of 8 steps are one: it rises
 
 
-def test_a_saved_model_goes_on_untied(whole: Path, tmp_path: Path) -> None:
-    settings = replace(SETTINGS, max_steps=2, untied=True, whole_words=True, precision=None)
+def test_a_saved_model_goes_on_untied_and_with_frames(whole: Path, tmp_path: Path) -> None:
+    settings = replace(SETTINGS, max_steps=2, untied=True, frames=0.5, precision=None)
     train(tmp_path / "on", Start(model=str(whole)), settings, progress=True)
     record = read_json(tmp_path / "on" / "training.json")
     assert record["new_weights"] == []
+    train_texts, held_out = split_texts(TEXTS, None, 0)
+    texts = "\0".join([*in_frames(train_texts, 0.5), "", *held_out])  # held-out texts are plain
+    assert record["texts"]["sha256"] == sha256(texts.encode()).hexdigest()
     assert record["precision"] == ("bfloat16" if has_bfloat16("cpu") else "float32")
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "on")
     assert not torch.equal(model.get_output_embeddings().weight, model.get_input_embeddings().weight)

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from scipy import stats
 from essent import Encoder, evaluate
 from essent.errors import InputError
 from essent.lab.explain.importance import head_agreement, impact_agreement
-from essent.lab.reproduce.published import find_table, only_tasks, tables
+from essent.lab.reproduce.published import find_table, tables
 from essent.lab.reproduce.results import (
     Reproduction,
     Score,
@@ -92,25 +93,20 @@ def test_cells_match_evaluate(deep: Callable[[str], str], toy_data: Path) -> Non
 def test_averaged_columns(deep: Callable[[str], str], toy_data: Path, tmp_path: Path) -> None:
     model, columns, rows = deep("bert"), {"Avg.", "BERT + Avg."}, {"avg. + zscore", "idf^T"}
 
-    def run(models: object = model, **options: object) -> Reproduction:
+    def run(**options: object) -> Reproduction:
         options |= {"data": toy_data, "columns": columns.__contains__, "rows": rows.__contains__}
-        return run_table(find_table("stankevicius-A1"), {"bert": models}, **options)
+        return run_table(find_table("stankevicius-A1"), {"bert": model}, **options)
 
-    def problems(done: Reproduction) -> set[str | None]:
-        return {measured.problem for measured in done.cells}
-
-    done = values(run(corpus=CORPUS, cache=tmp_path))
-    (folder,) = tmp_path.glob("contexts-*")
+    done = values(run(corpus=CORPUS, cache=tmp_path / "a b"))
+    (path,) = (tmp_path / "a b").glob("contexts-*")
+    folder = quote(str(path))
     for cell, recipe in {
         ("avg. + zscore", "Avg."): f"layers=avg:{folder}@1+avg:{folder}@L | zscore",
         ("idf^T", "BERT + Avg."): f"layers=1+L+avg:{folder}@1+avg:{folder}@L weights=idf",
     }.items():
         ((result,),) = evaluate(model, [recipe], ["sts12"], data=toy_data, frequency_texts=CORPUS).values()
         assert done[cell] == pytest.approx(result.main_score, abs=1e-3), cell
-    assert values(run(corpus=CORPUS, contexts=folder)) == pytest.approx(done)
-    assert "no averaged token vectors and no corpus given" in problems(run())
-    several = problems(run([model, model], contexts=folder))
-    assert several == {"averaged token vectors belong to one model, several were given"}
+    assert {measured.problem for measured in run().cells} == {"no corpus given"}
 
 
 @pytest.mark.slow
@@ -131,8 +127,7 @@ def test_corpus_measures(deep: Callable[[str], str], toy_data: Path) -> None:
 
 def test_several_checkpoints(deep: Callable[[str], str], toy_data: Path) -> None:
     def figures(models: object) -> dict[tuple[str, str], float]:
-        table = only_tasks(find_table("promptbert-10"), {"stsb", "sickr"}.__contains__)
-        return values(run_table(table, {"promptbert-unsup": models}, data=toy_data))
+        return values(run_table(find_table("promptbert-10"), {"promptbert-unsup": models}, data=toy_data))
 
     models = [deep("bert"), deep("electra")]  # any other model will do
     alone = [figures(model)["PromptBERT", "Mean"] for model in models]
@@ -161,9 +156,7 @@ def test_problems_are_named(folder_of: Folders, toy_data: Path, tmp_path: Path) 
         run_table(find_table("ditto-6"), {"llama": "m"}, data=toy_data)
     options = {"data": toy_data, "corpus": CORPUS, "most_seeds": 1, "rows": {"avg."}.__contains__}
     done = run_table(find_table("stankevicius-A6"), {"bert": str(tmp_path / "no-such-model")}, **options)
-    by_column = {m.cell.column: m.problem for m in done.cells}
-    assert by_column["BERT"] == "model not loaded"
-    assert by_column["Avg."].startswith("no averaged token vectors: There is no model folder")
+    assert {measured.problem for measured in done.cells} >= {"model not loaded"}
 
 
 # -- standard errors --------------------------------------------------------------------------------------------------

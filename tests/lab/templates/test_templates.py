@@ -11,17 +11,19 @@ from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedTokenizerFast, T5ForConditionalGeneration
 
 from essent.errors import DataError, InputError, ModelError, UnknownNameError, UnsupportedRecipeError
-from essent.lab.templates.generate import (
+from essent.lab.templates.search import (
     DEFINITIONS,
     FORMS,
+    PROMPT_BERT,
     Definition,
     Generator,
+    find_grammar,
     generate_templates,
     read_definitions,
+    search_templates,
     sentence,
     template_of,
 )
-from essent.lab.templates.search import PROMPT_BERT, find_grammar, search_templates
 from essent.selection.space import Grammar
 from families import Folders
 from near_ties import one_by_one
@@ -96,7 +98,7 @@ def test_grammars_by_name_and_from_files(tmp_path: Path) -> None:
 
 
 PAIRS = (Definition("moon", "a ball far from the earth"), Definition("dog", "it runs and plays"))
-INPUTS = [FORMS["definition first"][0].format(word=p.word, definition=sentence(p.definition)) for p in PAIRS]
+INPUTS = [FORMS[0][0].format(word=p.word, definition=sentence(p.definition)) for p in PAIRS]
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +122,7 @@ def log_likelihood(generator: Generator, first: tuple[int, ...], second: tuple[i
 def test_longer_fillings_and_parts_in_memory(generator: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = generator.fillings(INPUTS, 200, longest=4)  # a random T5 seldom writes a sentinel
     assert any(len(filling.first) + len(filling.second) == 2 for filling in whole)
-    monkeypatch.setattr("essent.lab.templates.generate.SCORES", 20_000)
+    monkeypatch.setattr("essent.lab.templates.search.SCORES", 20_000)
     parts = generator.fillings(INPUTS, 200, longest=4)
     assert [(f.first, f.second) for f in parts] == [(f.first, f.second) for f in whole]
     for filling in [whole[0], *(f for f in whole if len(f.first) + len(f.second) == 2)][:4]:
@@ -128,27 +130,15 @@ def test_longer_fillings_and_parts_in_memory(generator: Generator, monkeypatch: 
         assert filling.log_likelihood == pytest.approx(expected, abs=1e-4)
 
 
-def test_templates_are_valid_and_distinct(generator: Generator, t5: str, tmp_path: Path) -> None:
-    # with more beams than tokens the empty filling is always found, however seldom a random T5 writes a sentinel
-    generated = generate_templates(generator, PAIRS, candidates=400, longest=3, keep=tmp_path / "kept.json")
-    assert generated == generate_templates(t5, PAIRS, candidates=400, longest=3, keep=tmp_path / "kept.json")
-    with pytest.raises(DataError, match="templates of another T5"):
-        generate_templates(t5, PAIRS, candidates=40, keep=tmp_path / "kept.json")
-    templates, likelihoods = zip(*generated, strict=True)
-    assert "{text} [MASK]" in templates
-    assert len(set(templates)) == len(templates) <= 400
-    assert list(likelihoods) == sorted(likelihoods, reverse=True)
-
-
 def test_fillings_become_templates(generator: Generator) -> None:
     expected = {
-        ("definition first", " is called a", "."): "{text} is called a [MASK].",
-        ("definition first", "  means ,", "  ."): "{text} means , [MASK] .",
-        ("word first", "Also called", "."): "Also called [MASK]. {text}",
-        ("definition first", " {text}", "."): None,
-        ("definition first", " is [MASK] or", "."): None,
-        ("definition first", " is", ". . ."): None,
-        ("word first", "is \ufffd", "."): None,
+        (0, " is called a", "."): "{text} is called a [MASK].",
+        (0, "  means ,", "  ."): "{text} means , [MASK] .",
+        (1, "Also called", "."): "Also called [MASK]. {text}",
+        (0, " {text}", "."): None,
+        (0, " is [MASK] or", "."): None,
+        (0, " is", ". . ."): None,
+        (1, "is \ufffd", "."): None,
     }
     assert {key: template_of(FORMS[key[0]][1], *key[1:]) for key in expected} == expected
     assert generator.text(generator.tokenizer("is a ball", add_special_tokens=False).input_ids) == " is a ball"

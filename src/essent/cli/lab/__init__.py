@@ -1,1 +1,1 @@
-"""`essent lab`: commands for research, one file per command."""
+"""`essent lab`: commands for research."""

@@ -13,7 +13,7 @@ from essent._core.lazy import optional_import
 from essent.cli import options as opt
 from essent.cli.console import prepare_torch, results, show_lines, show_note
 from essent.cli.files import check_folder, check_output, read_files, write_json_file
-from essent.errors import InputError, NotFittedError
+from essent.errors import NotFittedError
 from essent.recipe.recipe import Recipe
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -26,8 +26,6 @@ def pair(
     *,
     model: opt.Model,
     recipe: opt.Recipe = None,
-    fit: opt.Fit = None,
-    column: opt.Column = "text",
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     run: opt.Run = opt.Run(),
 ) -> None:
@@ -46,12 +44,8 @@ def pair(
         second: Another sentence.
         model: A model on the hub, or a folder.
         recipe: Recipe of the vectors. Default: the model's own pooling.
-        fit: Texts to fit the recipe on (token counts, shaping), the papers' superscript W.
-        column: Column with the texts of --fit, in .jsonl, .csv, .tsv and .parquet files.
         output: Also draw a picture: .png, .svg or .pdf.
     """
-    if recipe is None:
-        opt.refuse({"--fit": fit}, "needs a recipe to fit. Add one with --recipe.")
     parsed = None if recipe is None else Recipe.parse(recipe)
     check_output(output, run.force, PICTURES)
     if output is not None:
@@ -60,11 +54,10 @@ def pair(
     from essent.lab.explain.pair import explain_pair
     from essent.lab.explain.pair_picture import draw_pair
 
-    fit_texts = None if fit is None else read_files(fit, column)
     try:
-        explanation = explain_pair(model, first, second, parsed, fit_texts=fit_texts, **run.options)
+        explanation = explain_pair(model, first, second, parsed, **run.options)
     except NotFittedError:
-        raise NotFittedError(f"The recipe {recipe!r} must be fitted on texts. Pass them with --fit FILE.") from None
+        raise NotFittedError(f"The recipe {recipe!r} is not fitted. Fit it first: essent save --fit FILE.") from None
     show_lines([explanation.headline()])
     if explanation.calibration:
         show_lines([f"calibrated: {explanation.calibration}"])
@@ -77,12 +70,10 @@ def pair(
 
 
 def mask(
-    text: Annotated[list[str] | None, Parameter(name="TEXT")] = None,
+    text: Annotated[list[str], Parameter(name="TEXT")],
     /,
     *,
     model: opt.Model,
-    texts: opt.AnyTexts = None,
-    column: opt.Column = "text",
     template: str = "bert",
     top: opt.Count = 10,
     denoised: bool = False,
@@ -97,29 +88,24 @@ def mask(
 
     ```console
     $ essent lab explain mask "i am sad." "the man is playing the guitar." -m bert-base-uncased --denoised
-    $ essent lab explain mask -m ./my-mlm -t texts.txt --template T1 --top 5 --json predictions.json
+    $ essent lab explain mask "dogs" -m ./my-mlm --template T1 --top 5 --json predictions.json
     ```
 
     Args:
         text: Texts to put into the template.
         model: A model on the hub, or a folder.
-        texts: Files of texts: one per line, or .jsonl, .csv, .tsv or .parquet with --column.
-        column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         template: T0 to T4, bert, roberta, or a text with {text} and [MASK].
         top: Number of tokens to show per text.
         denoised: Also show the predictions after template denoising (PromptBERT 4.3, Table 7).
         json_file: Also write the predictions as JSON; - is standard output.
         batch_size: Texts per batch.
     """
-    if not text and texts is None:
-        raise InputError('Pass texts: essent lab explain mask "a text", or --texts FILE.')
     check_output(json_file, run.force)
     prepare_torch("essent lab explain")
     from essent.lab.explain.predictions import mask_predictions
 
-    inputs = [*(text or []), *read_files(texts or [], column)]
     predictions = mask_predictions(
-        model, inputs, template=template, top=top, denoised=denoised, batch_size=batch_size, **run.options
+        model, text, template=template, top=top, denoised=denoised, batch_size=batch_size, **run.options
     )
     results(json_file).print(predictions.table())
     write_json_file(json_file, partial(write_json, value={"model": model, **predictions.to_dict()}, indent=None))
@@ -144,17 +130,17 @@ def bias(
 
     Args:
         model: A model on the hub, or a folder.
-        output: Folder for the picture (PNG, SVG), the numbers and a table.
+        output: Folder for the picture (bias.png) and the numbers (bias.json).
         texts: Texts for token counts. Default: rank tokens by the vocabulary's order.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
     """
     prepare_torch("essent lab explain")
     optional_import("matplotlib", "demo")
-    from essent.lab.explain.bias import BIAS_FILES, token_bias, write_bias
+    from essent.lab.explain.bias import token_bias, write_bias
 
     check_folder(output, run.force)
     corpus = None if texts is None else read_files(texts, column)
     report = token_bias(model, corpus, **run.options)
     write_bias(report, output)
     results().print(report.table())
-    show_note(f"{output}: {', '.join(BIAS_FILES)}.")
+    show_note(f"Wrote bias.png and bias.json in {output}.")

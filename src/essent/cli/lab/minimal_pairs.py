@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,22 +12,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from essent._core.atomic import write_json
-from essent._core.lazy import check_torch, optional_import
+from essent._core.lazy import check_torch
 from essent.cli import options as opt
 from essent.cli.console import is_quiet, prepare_torch, results, show_lines, show_note, wants_progress
 from essent.cli.files import check_output, check_report, listed, read_files, write_json_file, write_page
-from essent.errors import DataError, MissingDependencyError, VerificationError
+from essent.errors import DataError, VerificationError
 from essent.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from essent.lab.minimal_pairs.resources import Resources
-    from essent.lab.minimal_pairs.rows import PairRow, Tokenize
+    from essent.lab.minimal_pairs.rows import Tokenize
     from essent.tasks.result import Result
 
 COMMAND = "essent lab minimal-pairs"
-SAMPLE = 2  # pairs per subset
 MAX_PROBLEMS = 20  # printed
 COLUMNS = {"rouge1": "R1", "rouge2": "R2", "rougeL": "RL", "levenshtein": "Lev", "length": "Len"}
 
@@ -36,8 +35,6 @@ def evaluate(
     model: opt.Models,
     data: Annotated[str, Parameter(alias="-d")] = "hub",
     recipe: opt.Recipes = None,
-    fit: opt.Fit = None,
-    column: opt.Column = "text",
     json_file: opt.Json = None,
     report: opt.Report = None,
     batch_size: opt.BatchSize = 32,
@@ -62,9 +59,7 @@ def evaluate(
     Args:
         model: Models on the hub, or folders. With several, each row names its model.
         data: A file of minimal pairs; hub for dcml0714/Heros, hub:NAME for another data set of the hub.
-        recipe: Recipes, one row each. Default: each model's own pooling.
-        fit: Texts to fit the recipes on (token counts, shaping), the papers' superscript W.
-        column: Column with the texts of --fit, in .jsonl, .csv, .tsv and .parquet files.
+        recipe: Recipes, one row each; parts that learn are fitted on the pairs. Default: each model's own pooling.
         json_file: Also write the results with their provenance as JSON; - is standard output.
         report: Also write a page (.html, .md) or a picture (.png).
         batch_size: Texts of about 64 tokens per batch.
@@ -75,26 +70,20 @@ def evaluate(
     check_report(report, run.force)
     for text in recipe or []:  # unknown recipes are refused before data are read
         Recipe.parse(text)
-    if not recipe:
-        opt.refuse({"--fit": fit}, "needs a recipe to fit. Add one with --recipe.")
     prepare_torch(COMMAND)
     from essent.selection.evaluation import evaluate as run_evaluation
     from essent.tasks.heros import load_heros, verdict
     from essent.tasks.result import save_results
 
     task = load_heros(data)
-    fit_texts = None if fit is None else read_files(fit, column)
     scores = run_evaluation(
         model,
         recipe or [],
         [task],
-        fit_texts=fit_texts,
-        frequency_texts=fit_texts,
         batch_size=batch_size,
         engine=engine,
         precision=precision,
         progress=wants_progress(),
-        report=_show_recipe,
         **run.options,
     )
     results_by_label = {label: result for label, (result,) in scores.items()}
@@ -111,12 +100,6 @@ def evaluate(
     show_note(f"Read the columns {task.source['columns_read']}.")
     for note in scores.notes():
         show_note(note)
-
-
-def _show_recipe(recipe: str, result: Result) -> None:
-    from essent.tasks.result import short_name
-
-    show_note(f"{short_name(result.provenance['model'])}, {recipe}")
 
 
 def similarity_table(results_by_label: Mapping[str, Result]) -> Table:
@@ -191,28 +174,39 @@ def build(
         batch_size: Sentences per batch.
     """
     prepare_torch(COMMAND)
-    from essent.lab.minimal_pairs.rows import as_dict, words_and_marks, write_rows
+    from essent.lab.minimal_pairs.parsing import Parser
+    from essent.lab.minimal_pairs.resources import MaskedModel, Resources, WordNet, misspellings
+    from essent.lab.minimal_pairs.rows import overlaps, words_and_marks, write_rows
     from essent.lab.minimal_pairs.run import build as build_pairs
 
     check_output(output, run.force, (".jsonl",))
     check_output(json_file, run.force)
-    optional_import("lemminflect", "heros")
     sentences = read_files(texts, column)
-    resources = _resources(parser, wordnet, model, batch_size, run)
-    unit = "words and marks"
+    pipeline, typos = Parser(parser), misspellings()
+    lexicon, masked, unit = None, None, "words and marks"
     tokenize: Tokenize = words_and_marks
-    if resources.model is not None:
-        unit, tokenize = f"tokens of {model}", resources.model.tokens  # as in the paper
+    try:
+        lexicon = WordNet(wordnet)
+    except DataError as error:
+        if wordnet is not None:  # set by the user
+            raise
+        show_note(f"Without WordNet, the subsets Synonym, Antonym and Random MLM are skipped. {error}")
+    if model is None:
+        show_note("Without --model, the subsets Synonym, Antonym and Random MLM are skipped.")
+    elif lexicon is not None:
+        masked = MaskedModel(model, run.device, batch_size, **run.hub_options)
+        unit, tokenize = f"tokens of {model}", masked.tokens  # as in the paper
+    resources = Resources(pipeline, lexicon, masked, typos)
     rows, quality = build_pairs(sentences, resources, originals, seed, look_at, wants_progress())
     if not rows:
-        reasons = Counter({reason: number for part in quality.fallen.values() for reason, number in part.items()})
-        frequent = ", ".join(f"{reason} ({number})" for reason, number in reasons.most_common(4))
+        frequent = ", ".join(f"{reason} ({number})" for reason, number in [*quality.fallen.items()][:4])
         raise DataError(f"{listed(texts)}: no sentence is suitable. The most frequent reasons: {frequent}.")
     write_rows(rows, output)
-    report = {**as_dict(quality, rows, tokenize), "unit": unit}
+    pairs = Counter(row.subset for row in rows)
+    report = {**asdict(quality), "pairs": pairs, "overlap": overlaps(rows, tokenize), "unit": unit}
     write_json_file(json_file, partial(write_json, value=report))
     if not is_quiet():
-        show_lines(_report_lines(report, rows), json_file)
+        show_lines(_report_lines(report), json_file)
         if quality.originals < originals:
             show_note(f"Built {quality.originals} of {originals} originals: no more sentences are suitable.")
 
@@ -237,12 +231,13 @@ def check(
         parser: A spaCy pipeline with a parser. Default: en_core_web_sm.
     """
     check_torch(COMMAND)
-    from essent.lab.minimal_pairs.check import check_rows
     from essent.lab.minimal_pairs.parsing import Parser
+    from essent.lab.minimal_pairs.resources import misspellings
+    from essent.lab.minimal_pairs.rows import check_rows
     from essent.tasks.heros import load_heros
 
     pairs = load_heros(file).pairs
-    problems = check_rows(pairs, Parser(parser), _misspellings())
+    problems = check_rows(pairs, Parser(parser), misspellings())
     for problem in problems[:MAX_PROBLEMS]:
         pair = problem.pair
         show_lines([f"pair {problem.number}, {pair.subset}: {problem.problem}\n  {pair.original}\n  {pair.changed}"])
@@ -253,13 +248,9 @@ def check(
     show_lines([f"{len(pairs)} pairs; all follow the rule of their subset."])
 
 
-def _report_lines(report: Mapping[str, Any], rows: Sequence[PairRow]) -> list[str]:
-    from essent.lab.minimal_pairs.rows import sample
-
-    lines = [f"{report['seen']} sentences examined. Left after each filter, with the reasons for the others:"]
-    for name, count in report["left"].items():
-        reasons = (f", {reason} {number}" for reason, number in report["fallen"][name].items())
-        lines.append(f"  {name}: {count}{''.join(reasons)}")
+def _report_lines(report: Mapping[str, Any]) -> list[str]:
+    lines = [f"{report['seen']} sentences examined, {report['originals']} originals built. Excluded sentences:"]
+    lines += [f"  {reason}: {number}" for reason, number in report["fallen"].items()]
     lines.append(f"Overlap (Lev and Len in {report['unit']}; the paper counts tokens of bert-base-uncased):")
     for name, values in report["overlap"].items():
         figures = (f"{label} {values[c]:.{2 if c == 'levenshtein' else 1}f}" for c, label in COLUMNS.items())
@@ -267,40 +258,4 @@ def _report_lines(report: Mapping[str, Any], rows: Sequence[PairRow]) -> list[st
     if report["good"]:
         shares = " and ".join(f"{share:.0%} of the {relation}s" for relation, share in report["good"].items())
         lines.append(f"The regression estimates that {shares} are good. A smaller -n raises this.")
-    lines.append("Examples of each subset:")
-    for subset, examples in sample(rows, SAMPLE).items():
-        lines += [subset, *(f"  {row.original}\n  {row.converted}" for row in examples)]
     return lines
-
-
-def _misspellings() -> dict[str, tuple[str, ...]]:
-    """Return codespell's misspellings, or none and print a note."""
-    from essent.lab.minimal_pairs.resources import misspellings
-
-    try:
-        return misspellings()
-    except MissingDependencyError as error:
-        show_note(f"Without codespell, typos are random edits of one letter. {error}")
-        return {}
-
-
-def _resources(
-    parser: str | None, wordnet_folder: Path | None, mlm: str | None, batch_size: int, run: opt.Run
-) -> Resources:
-    """Load the resources of the pairs, cheap ones first."""
-    from essent.lab.minimal_pairs.parsing import Parser
-    from essent.lab.minimal_pairs.resources import MaskedModel, Resources, WordNet
-
-    pipeline, wordnet, model = Parser(parser), None, None
-    try:
-        wordnet = WordNet(wordnet_folder)
-    except DataError as error:
-        if wordnet_folder is not None:  # set by the user
-            raise
-        show_note(f"Without WordNet, the subsets Synonym, Antonym and Random MLM are skipped. {error}")
-    misspellings = _misspellings()
-    if mlm is None:
-        show_note("Without --model, the subsets Synonym, Antonym and Random MLM are skipped.")
-    elif wordnet is not None:
-        model = MaskedModel(mlm, run.device, batch_size, **run.hub_options)
-    return Resources(pipeline, wordnet, model, misspellings)

@@ -28,10 +28,8 @@ def reproduce(
     model: opt.AnyModels = None,
     data_folder: opt.Folder = None,
     texts: opt.AnyTexts = None,
-    contexts: opt.Folder = None,
     only_rows: list[str] | None = None,
     only_columns: list[str] | None = None,
-    only_tasks: list[str] | None = None,
     seeds: int | None = None,
     column: opt.Column = "text",
     json_file: opt.Json = None,
@@ -57,14 +55,12 @@ def reproduce(
             roles, or as checkpoints of one role. Default: the paper's models, from the hub.
         data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
         texts: Texts that replace the paper's corpus for counts, fits and measures.
-        contexts: Token averages from essent distill --contexts, for Avg. Default: averages over --texts.
         only_rows: Only these rows, e.g. "avg.*" "idf^T".
         only_columns: Only these columns, e.g. RE T0.
-        only_tasks: Only these tasks, e.g. "sts*" cr; means are over these tasks.
         seeds: Maximum number of seeds of random embeddings.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         json_file: Also write all cells as JSON; - is standard output.
-        cache: Folder for vectors, so that later runs encode only new texts.
+        cache: Folder for vectors and averaged token vectors, so that later runs encode only new texts.
         batch_size: Texts of about 64 tokens per batch.
     """
     if table is None:
@@ -72,21 +68,16 @@ def reproduce(
         return
     prepare_torch("essent lab reproduce")
     from essent.lab.reproduce.published import find_table
-    from essent.lab.reproduce.published import only_tasks as with_tasks
     from essent.lab.reproduce.results import render, settings_of, summary, to_dict
     from essent.lab.reproduce.run import run_table
 
     published = find_table(table)
-    if only_tasks:
-        tasks = [name for cell in published.cells() for name in cell.settings.get("tasks", ())]
-        published = with_tasks(published, _matcher(only_tasks, tasks))
     check_output(json_file, run.force)
     done = run_table(
         published,
         _models(model, published),
         data=data_folder,
         corpus=read_files(texts or [], column),
-        contexts=contexts,
         rows=_matcher(only_rows, [cell.row for cell in published.cells()]),
         columns=_matcher(only_columns, list(published.columns)),
         most_seeds=seeds,

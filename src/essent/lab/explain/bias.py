@@ -8,7 +8,6 @@ measure.
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -183,12 +182,11 @@ def token_map(name: str, table: np.ndarray, vocabulary: Vocabulary, counts: np.n
 
 
 def between_groups(rows: np.ndarray, labels: np.ndarray) -> float:
-    """Return the share of the variance of rows (M,D) that lies between groups; NaN without variance."""
+    """Return the share of the variance of rows (M,D) that lies between groups."""
     centered = rows - rows.mean(axis=0)
-    total = float((centered**2).sum())
     groups = [centered[labels == label] for label in np.unique(labels)]
-    between = sum(len(group) * float((group.mean(axis=0) ** 2).sum()) for group in groups)
-    return between / total if total > 0 else math.nan
+    between = sum(len(group) * (group.mean(axis=0) ** 2).sum() for group in groups)
+    return float(between / (centered**2).sum())
 
 
 def _open_with_head(model: ModelLike, options: dict[str, Any]) -> SentenceTransformer:
@@ -211,11 +209,8 @@ def _untied_table(backbone: Backbone, table: np.ndarray) -> dict[str, np.ndarray
 
 # -- pictures: one row of panels per table, one panel per kind of bias (Figures 1 and 2) -------------------------------
 
-FAINT, UNSEEN = "#6A7178", "#DDDDDD"
-SEQUENCE = ("#A5C9EA", "#4F90CE", "#1F5C9E", "#071F45")  # from rare to frequent
-WORDS, SUBWORDS, CAPITALS = "#3B76B4", "#D9A93F", "#C8553D"
+FAINT, WORDS, SUBWORDS, CAPITALS = "#6A7178", "#3B76B4", "#D9A93F", "#C8553D"
 PANEL, DPI = 5.0, 150  # inches; dots per inch
-BIAS_FILES = ("bias.png", "bias.svg", "bias.json", "bias.txt")
 MAX_QUANTILE = 0.995  # quantile of the points at the edge of the frame
 
 
@@ -246,18 +241,8 @@ def draw_bias(report: BiasReport, path: str | Path) -> None:
         parse_math=False,
     )
     for token_map, row in zip(report.maps, figure.subplots(rows, panels, squeeze=False), strict=True):
-        low, high = np.quantile(token_map.points, [1 - MAX_QUANTILE, MAX_QUANTILE], axis=0)  # outliers are not shown
-        margin = 0.18 * (high - low) + 1e-9
-        xlim, ylim = np.stack([low - margin, high + margin], axis=1)
-        for axes in row:
-            axes.set(xticks=[], yticks=[], xlim=xlim, ylim=ylim)
-            axes.set_box_aspect(1)
-            axes.spines[:].set_color("#E4E4E4")
-        first, second = (100 * token_map.shares[name] for name in ("the first component", "the second component"))
-        text = f"{token_map.name}: first two principal components, {first:.1f} % and {second:.1f} % of the variance"
-        row[0].set_xlabel(f"{text}; average cosine {token_map.cosine:.3f}", loc="left", color=FAINT)
-        _draw_frequency(row[0], token_map)
         words, subwords = ~token_map.subword, (token_map.subword, SUBWORDS)
+        _draw_frequency(row[0], token_map)
         _draw_groups(row[1], token_map, "Sub-words", {"begins a word": (words, WORDS), "continues one": subwords})
         if token_map.cased:
             case = {"small": (words & ~token_map.upper, WORDS), "capital": (token_map.upper, CAPITALS)}
@@ -268,57 +253,44 @@ def draw_bias(report: BiasReport, path: str | Path) -> None:
         figure.savefig(temporary, format=temporary.suffix[1:] or "png")
 
 
-def _scatter(axes: Any, token_map: TokenMap, chosen: np.ndarray, colours: Any, **options: Any) -> Any:
-    size = float(np.clip(75_000 / len(token_map.points), 2.5, 22))
-    return axes.scatter(*token_map.points[chosen].T, c=colours, s=size, linewidths=0, rasterized=True, **options)
+def _begin(axes: Any, token_map: TokenMap, title: str) -> dict[str, Any]:
+    """Frame the points of a panel without outliers; return how they are drawn."""
+    low, high = np.quantile(token_map.points, [1 - MAX_QUANTILE, MAX_QUANTILE], axis=0)
+    margin = 0.25 * (high - low) + 1e-9
+    (left, bottom), (right, top) = low - margin, high + margin
+    axes.set(xticks=[], yticks=[], xlim=(left, right), ylim=(bottom, top), box_aspect=1)
+    axes.set_title(title, loc="left")
+    return {"s": float(np.clip(75_000 / len(token_map.points), 2.5, 22)), "linewidths": 0, "rasterized": True}
 
 
 def _draw_frequency(axes: Any, token_map: TokenMap) -> None:
-    from matplotlib.colors import LinearSegmentedColormap
-
+    style = _begin(axes, token_map, "Frequency, light: rare")
     order = np.argsort(token_map.frequency, kind="stable")  # frequent tokens are drawn last
-    occurring = order[token_map.frequency[order] > 0] if token_map.counted else order
-    absent = order[: len(order) - len(occurring)]
-    note = f", grey: {len(absent):,} not in these texts" if len(absent) else ""
-    _scatter(axes, token_map, absent, UNSEEN)
-    shades = LinearSegmentedColormap.from_list("frequency", SEQUENCE)
-    image = _scatter(axes, token_map, occurring, token_map.frequency[occurring], cmap=shades)
-    axes.set_title(f"Frequency, light: rare{note}", loc="left")
-    axes.figure.colorbar(image, cax=axes.inset_axes((0.74, 0.02, 0.24, 0.02)), orientation="horizontal", ticks=[])
+    axes.scatter(*token_map.points[order].T, c=token_map.frequency[order], cmap="YlGnBu", **style)
+    first, second = (100 * token_map.shares[name] for name in ("the first component", "the second component"))
+    text = f"{token_map.name}: first two principal components, {first:.1f} % and {second:.1f} % of the variance"
+    axes.set_xlabel(f"{text}; average cosine {token_map.cosine:.3f}", loc="left", color=FAINT)
 
 
 def _draw_groups(axes: Any, token_map: TokenMap, title: str, groups: dict[str, tuple[np.ndarray, str]]) -> None:
-    """Draw points by group in random order, so that no group hides the others."""
-    from matplotlib.lines import Line2D
-
-    colours = np.empty(len(token_map.points), dtype=object)
-    marks = []
+    style = _begin(axes, token_map, title)
     for name, (members, colour) in groups.items():
-        colours[members] = colour
-        marks.append(Line2D([], [], marker="o", linestyle="", color=colour, label=f"{name} ({members.sum():,})"))
-    order = np.random.default_rng(0).permutation(len(token_map.points))
-    _scatter(axes, token_map, order, list(colours[order]))
-    axes.set_title(title, loc="left")
-    spacing = {"frameon": False, "handletextpad": 0, "columnspacing": 1, "fontsize": 9}
-    axes.legend(handles=marks, loc="lower right", bbox_to_anchor=(1.02, 0.985), ncols=len(marks), **spacing)
+        label = f"{name} ({members.sum():,})"
+        axes.scatter(*token_map.points[members].T, color=colour, alpha=0.6, label=label, **style)
+    axes.legend(frameon=False, loc="upper right", ncols=len(groups), fontsize=9, markerscale=3)
 
 
 def write_bias(report: BiasReport, folder: str | Path) -> None:
-    """Write the picture (PNG, SVG), the numbers (JSON) and the table (text) of a bias report into a folder.
+    """Write the picture (PNG) and the numbers (JSON) of a bias report into a folder.
 
     Example:
         >>> from pathlib import Path
         >>> from essent.lab.explain import token_bias, write_bias
         >>> write_bias(token_bias("my-mlm"), "bias")
         >>> sorted(path.name for path in Path("bias").iterdir())
-        ['bias.json', 'bias.png', 'bias.svg', 'bias.txt']
+        ['bias.json', 'bias.png']
     """
-    from rich.console import Console
-
     directory = Path(folder)
     directory.mkdir(parents=True, exist_ok=True)
-    for name in BIAS_FILES[:2]:
-        draw_bias(report, directory / name)
+    draw_bias(report, directory / "bias.png")
     write_json(directory / "bias.json", report.to_dict(), indent=None)
-    with replacing_file(directory / "bias.txt") as temporary, temporary.open("w", encoding="utf-8") as file:
-        Console(file=file, width=120).print(report.table())

@@ -7,7 +7,7 @@ Ditto does not state which tokens it counts; here, they are the text's own token
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +22,9 @@ from essent.model.backbone import Backbone
 from essent.model.loading import load
 from essent.model.template import make_frame
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.ids import Frame, batches, framed_ids, pad, portions
+from essent.recipe.tokens.ids import batches, framed_ids, pad
 from essent.recipe.types import RequiredOutputs
-from essent.recipe.weighting.base import ByToken, weightings
+from essent.recipe.weighting.frequency import TfIdf
 
 TOKENS = 8192  # per batch of masked sequences
 
@@ -63,9 +63,9 @@ class Agreement:
     Example:
         >>> from essent.lab.explain import impact_agreement
         >>> texts = ["The museum opens at nine.", "A dog runs along the beach.", "He sold the old car."]
-        >>> agreement = impact_agreement("sentence-transformers/all-MiniLM-L6-v2", texts, weights="idf")
-        >>> round(agreement.pearson), agreement.tokens, agreement.texts
-        (55, 19, 3)
+        >>> agreement = impact_agreement("sentence-transformers/all-MiniLM-L6-v2", texts)
+        >>> agreement.tokens, agreement.texts
+        (19, 3)
     """
 
     pearson: float
@@ -102,18 +102,17 @@ class HeadAgreement:
         return [(f"{r + 1}-{c + 1}", float(self.pearson[r, c]), float(self.spearman[r, c])) for r, c in heads]
 
 
-def impact_matrix(model: ModelLike, text: str, *, layer: int | None = None, **options: Any) -> Impact:
-    """Compute perturbed masking of one text: F_ij = ‖H(x∖{i})_i − H(x∖{i,j})_i‖ (Ditto A.1).
+def impact_matrix(model: ModelLike, text: str, **options: Any) -> Impact:
+    """Compute perturbed masking of one text: F_ij = ‖H(x∖{i})_i − H(x∖{i,j})_i‖, H from the last layer (Ditto A.1).
 
     A text of T tokens needs T(T+1)/2 masked copies, because x∖{i,j} serves F_ij and F_ji.
 
     Args:
         model: a hub name, a folder, or a SentenceTransformer.
-        layer: the layer whose output is H, 0 to L; by default the last one.
         options: keyword arguments for SentenceTransformer (device, revision …).
 
     Raises:
-        InputError: the model has no mask token, or no such layer.
+        InputError: the model has no mask token.
         ModelError: the model is static, so its tokens do not influence each other.
 
     Example:
@@ -122,39 +121,32 @@ def impact_matrix(model: ModelLike, text: str, *, layer: int | None = None, **op
         >>> impact.matrix.shape, impact.tokens[impact.means.argmax()]
         ((6, 6), 'museum')
     """
-    return next(_impacts(_transformer(model, options), [text], layer))
+    return _impact(_transformer(model, options), text)
 
 
 def impact_agreement(
-    model: ModelLike,
-    texts: Sequence[str],
-    *,
-    weights: str = "tfidf",
-    frequency_texts: Sequence[str] | None = None,
-    layer: int | None = None,
-    **options: Any,
+    model: ModelLike, texts: Sequence[str], *, frequency_texts: Sequence[str] | None = None, **options: Any
 ) -> Agreement:
     """Correlate the column means of the impact matrices with tf-idf (Ditto Table 3).
 
     Args:
-        model, layer, options: see `impact_matrix`.
-        weights: a weighting by token, e.g. "tfidf" or "idf".
+        model, options: see `impact_matrix`.
         frequency_texts: the corpus that tokens are counted in; by default the texts themselves.
 
     Raises:
-        InputError: as `impact_matrix`; there are no texts, or the weighting is not by token.
+        InputError: as `impact_matrix`; or there are no texts.
         ModelError: as `impact_matrix`.
 
     Example:
         >>> from essent.lab.explain import impact_agreement
         >>> texts = ["The museum opens at nine.", "A dog runs along the beach.", "He sold the old car."]
-        >>> round(impact_agreement("sentence-transformers/all-MiniLM-L6-v2", texts, weights="idf").pearson)
-        55
+        >>> impact_agreement("sentence-transformers/all-MiniLM-L6-v2", texts).pearson > 0
+        True
     """
-    backbone, sentences, table = _with_token_weights(model, texts, weights, frequency_texts, options)
-    impacts = [(impact.means, impact.ids) for impact in _impacts(backbone, sentences, layer)]  # matrices are dropped
-    token_ids = np.concatenate([np.array(ids, np.int64) for _, ids in impacts])
-    ((pearson,), (spearman,)) = correlate(np.concatenate([means for means, _ in impacts])[None, :], table[token_ids])
+    backbone, sentences, tfidf = _with_tfidf(model, texts, frequency_texts, options)
+    impacts = ((impact.means, impact.ids) for impact in (_impact(backbone, text) for text in sentences))
+    means, token_ids = (np.concatenate(parts) for parts in zip(*impacts, strict=True))
+    ((pearson,), (spearman,)) = correlate(means[None, :], tfidf[token_ids.astype(np.int64)])
     return Agreement(float(pearson), float(spearman), len(token_ids), len(sentences))
 
 
@@ -163,7 +155,6 @@ def head_agreement(
     model: ModelLike,
     texts: Sequence[str],
     *,
-    weights: str = "tfidf",
     frequency_texts: Sequence[str] | None = None,
     batch_size: int = 32,
     **options: Any,
@@ -173,30 +164,29 @@ def head_agreement(
     Args: see `impact_agreement`.
 
     Raises:
-        InputError: there are no texts, or the weighting is not by token.
+        InputError: there are no texts.
         ModelError: the model is static.
 
     Example:
         >>> from essent.lab.explain import head_agreement
         >>> texts = ["The museum opens at nine.", "A dog runs along the beach.", "He sold the old car."]
-        >>> agreement = head_agreement("sentence-transformers/all-MiniLM-L6-v2", texts, weights="tfidf")
+        >>> agreement = head_agreement("sentence-transformers/all-MiniLM-L6-v2", texts)
         >>> [head for head, pearson, spearman in agreement.best(1)]
         ['2-2']
     """
-    backbone, sentences, table = _with_token_weights(model, texts, weights, frequency_texts, options)
+    backbone, sentences, tfidf = _with_tfidf(model, texts, frequency_texts, options)
     frame, layers = make_frame(backbone.tokenizer, None), backbone.depth or 0
     heads = [(layer, head) for layer in range(1, layers + 1) for head in range(1, backbone.attention_heads + 1)]
     diagonals, token_ids = [np.empty((len(heads), 0), np.float32)], [np.empty(0, np.int64)]
-    for _, portion in portions(sentences):
-        every = framed_ids(backbone.tokenizer, frame, list(portion), backbone.max_seq_length)
-        sequences = [ids for ids in every if len(ids) > len(frame)]  # without empty texts
-        for chosen in batches([len(s) for s in sequences], batch_size):
-            tokens = pad([sequences[i] for i in chosen], frame, backbone.pad_id).to(backbone.static_table.device)
-            states = backbone.states(tokens, RequiredOutputs(attention_heads=frozenset(heads)))
-            values = torch.stack([states.diagonals[head] for head in heads])  # (H,B,T)
-            diagonals.append(values[:, tokens.content].float().cpu().numpy())  # (H,m)
-            token_ids.append(tokens.ids[tokens.content].cpu().numpy())  # (m,)
-    pearson, spearman = correlate(np.concatenate(diagonals, axis=1), table[np.concatenate(token_ids)])
+    sequences = framed_ids(backbone.tokenizer, frame, sentences, backbone.max_seq_length)
+    sequences = [ids for ids in sequences if len(ids) > len(frame)]  # without empty texts
+    for chosen in batches([len(ids) for ids in sequences], batch_size):
+        tokens = pad([sequences[i] for i in chosen], frame, backbone.pad_id).to(backbone.static_table.device)
+        states = backbone.states(tokens, RequiredOutputs(attention_heads=frozenset(heads)))
+        values = torch.stack([states.diagonals[head] for head in heads])  # (H,B,T)
+        diagonals.append(values[:, tokens.content].float().cpu().numpy())  # (H,m)
+        token_ids.append(tokens.ids[tokens.content].cpu().numpy())  # (m,)
+    pearson, spearman = correlate(np.concatenate(diagonals, axis=1), tfidf[np.concatenate(token_ids)])
     shape = (layers, backbone.attention_heads)
     return HeadAgreement(pearson.reshape(shape), spearman.reshape(shape), sum(map(len, token_ids)), len(sentences))
 
@@ -238,45 +228,33 @@ def _transformer(model: ModelLike, options: dict[str, Any]) -> Backbone:
     return backbone
 
 
-def _with_token_weights(
-    model: ModelLike, texts: Sequence[str], spec: str, corpus: Sequence[str] | None, options: dict[str, Any]
+def _with_tfidf(
+    model: ModelLike, texts: Sequence[str], corpus: Sequence[str] | None, options: dict[str, Any]
 ) -> tuple[Backbone, list[str], np.ndarray]:
-    """Return the transformer, the texts, and the weight (V,) of each token by its counts in the corpus."""
+    """Return the transformer, the texts, and the tf-idf (V,) of each token by its counts in the corpus."""
     backbone, sentences = _transformer(model, options), check_texts(texts)
     if not sentences:
         raise InputError("texts is empty: word importance needs at least one text.")
-    weighting = weightings.create(spec)
-    if not isinstance(weighting, ByToken):
-        raise InputError(f"weights={spec!r} is not a weighting by token. Use tfidf, idf or sif.")
     stats = Plan(Recipe(), backbone).count(sentences if corpus is None else check_texts(corpus), backbone)
-    return backbone, sentences, weighting.table(backbone.vocabulary, stats)
+    return backbone, sentences, TfIdf().table(backbone.vocabulary, stats)
 
 
 @torch.inference_mode()
-def _impacts(backbone: Backbone, texts: list[str], layer: int | None) -> Iterator[Impact]:
-    """Yield the impact matrix of each text at a layer, by default the last one."""
-    mask, top = backbone.vocabulary.mask_id, backbone.depth or 0
+def _impact(backbone: Backbone, text: str) -> Impact:
+    """Compute the impact matrix of one text, over its tokens without special tokens."""
+    layer, mask = backbone.depth or 0, backbone.vocabulary.mask_id
     if mask is None:
         raise InputError(
             f"Perturbed masking needs a mask token, but the tokenizer of this {backbone.family} model has none."
         )
-    target_layer = top if layer is None else layer
-    if not 0 <= target_layer <= top:
-        raise InputError(f"layer={layer}: this model has layers 0 to {top}.")
     frame = make_frame(backbone.tokenizer, None)
-    for text in texts:
-        (ids,) = framed_ids(backbone.tokenizer, frame, [text], backbone.max_seq_length)
-        content_ids = tuple(ids[len(frame.before) : len(ids) - len(frame.after)])
-        tokens = tuple(backbone.vocabulary.tokens[index] for index in content_ids)
-        yield Impact(tokens, content_ids, _impact(backbone, frame, ids, mask, target_layer))
-
-
-def _impact(backbone: Backbone, frame: Frame, ids: list[int], mask: int, layer: int) -> np.ndarray:
-    """Compute the matrix (T,T) of one text, over the tokens inside the frame."""
+    (ids,) = framed_ids(backbone.tokenizer, frame, [text], backbone.max_seq_length)
     start, count = len(frame.before), len(ids) - len(frame)
+    content_ids = tuple(ids[start : start + count])
+    tokens = tuple(backbone.vocabulary.tokens[index] for index in content_ids)
     matrix = np.zeros((count, count))
     if count == 0:
-        return matrix
+        return Impact(tokens, content_ids, matrix)
 
     def states_at_masks(positions: np.ndarray) -> np.ndarray:
         """Mask one copy of the text per row of `positions` (b,m); return the states there, (b,m,D) in float64."""
@@ -295,4 +273,4 @@ def _impact(backbone: Backbone, frame: Frame, ids: list[int], mask: int, layer: 
         both = states_at_masks(np.stack([i, j], axis=1) + start)  # (b,2,D)
         matrix[i, j] = np.linalg.norm(single[i] - both[:, 0], axis=1)
         matrix[j, i] = np.linalg.norm(single[j] - both[:, 1], axis=1)
-    return matrix
+    return Impact(tokens, content_ids, matrix)

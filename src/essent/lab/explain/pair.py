@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from itertools import chain, zip_longest
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device, truncate_embeddings
 
-from essent._core.arguments import ModelLike, TextsLike
+from essent._core.arguments import ModelLike
 from essent._core.compat import prompt_of
 from essent._core.lazy import optional_import
 from essent._core.texts import check_texts
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 TOKENS = 8192  # tokens per pass
-COLUMNS = ("sentence", "kind", "text", "cosine", "difference", "to_original")  # of `frame`
 MIN_KNOWN = 0.5  # smallest share of English words in a sentence that is negated
 
 
@@ -126,7 +125,7 @@ class PairExplanation:
             MissingDependencyError: pandas is not installed.
         """
         pandas = optional_import("pandas", "data")
-        frame: pd.DataFrame = pandas.DataFrame([vars(change) for change in self.changes], columns=COLUMNS)
+        frame: pd.DataFrame = pandas.DataFrame(map(asdict, self.changes))
         return frame
 
     def headline(self) -> str:
@@ -167,13 +166,7 @@ def signed(value: float) -> str:
 
 
 def explain_pair(
-    model: ModelLike,
-    first: str,
-    second: str,
-    recipe: Recipe | str | None = None,
-    *,
-    fit_texts: TextsLike | None = None,
-    **options: Any,
+    model: ModelLike, first: str, second: str, recipe: Recipe | str | None = None, **options: Any
 ) -> PairExplanation:
     """Explain the similarity of two sentences: what each token gives, and what a negation or a typo changes.
 
@@ -184,13 +177,12 @@ def explain_pair(
     Args:
         model: a hub name, a folder, an Encoder or another SentenceTransformer. A saved calibration is used.
         first, second: the sentences.
-        recipe: a recipe; None runs the model as it is.
-        fit_texts: texts to fit the recipe on, if it learns something (idf, shaping).
+        recipe: a recipe that learns nothing; None runs the model, such as a fitted Encoder, as it is.
         options: keyword arguments for SentenceTransformer (device, revision …).
 
     Raises:
         InputError: a sentence is not a str, or is empty.
-        NotFittedError: the recipe has learned parts, and there are no `fit_texts`.
+        NotFittedError: the recipe has learned parts (idf, shaping): pass a fitted Encoder, or its folder.
 
     Example:
         >>> from essent.lab.explain import explain_pair
@@ -213,20 +205,15 @@ def explain_pair(
         encoder = Encoder(model, recipe, **options)
     else:
         encoder = model if isinstance(model, SentenceTransformer) else open_as_it_is(model, options)
-    if fit_texts is not None:
-        if not isinstance(encoder, Encoder):
-            raise InputError(f"fit_texts: no recipe describes {model_name(model)}. Pass a recipe, such as 'mean'.")
-        encoder.fit(fit_texts)
     copies, notes = _copies(pair)
     vectors = encoder.encode([*pair, *(text for _, _, text in copies)], show_progress_bar=False)
     units = unit_rows(np.asarray(vectors, np.float64))  # (2+C,K)
     changed: list[tuple[int, str, str, np.ndarray]] = []
     for number, text in enumerate(pair, start=1):
-        without = attempt(_without_each_token, encoder, text)
-        if isinstance(without, UnsuitableError):
-            notes.append(f"No tokens of sentence {number}: {without}.")
-        else:
-            changed += [(number, "token", token, unit) for token, unit in without]
+        try:
+            changed += [(number, "token", *without) for without in _without_each_token(encoder, text)]
+        except UnsuitableError as error:
+            notes.append(f"No tokens of sentence {number}: {error}.")
     changed += [(*copy, unit) for copy, unit in zip(copies, units[2:], strict=True)]
     cosine = float(np.clip(units[0] @ units[1], -1, 1))
     changes = []
@@ -258,27 +245,23 @@ def _without_each_token(encoder: SentenceTransformer, text: str) -> list[tuple[s
         UnsuitableError: tokens cannot be left out.
     """
     if not isinstance(encoder, Encoder):
-        raise UnsuitableError("tokens", "no recipe describes the model's modules")
-    if len(encoder.module.plan.frames) > 1:
-        raise UnsuitableError("tokens", "the recipe adds several templates")
-    module, frame = encoder.module, encoder.module.plan.frame
+        raise UnsuitableError("no recipe describes the model's modules")
+    module, (frame, *others) = encoder.module, encoder.module.plan.frames
+    if others or frame.between is not None:
+        raise UnsuitableError("the recipe adds several templates, or repeats the text")
     (ids,) = module.ids([prompt_of(encoder, None, None) + text])
-    count = len(ids) - len(frame)  # tokens of the text
-    positions = len(frame.before) + np.arange(count)[:, None]  # (T,1)
-    if frame.between is not None:  # the text is repeated
-        count //= 2
-        positions = positions[:count] + np.array([0, count + len(frame.between)])  # (T,2)
-    if count < 2:
-        raise UnsuitableError("tokens", "it has only one")
+    positions = range(len(frame.before), len(ids) - len(frame.after))  # of the text's tokens
+    if len(positions) < 2:
+        raise UnsuitableError("it has only one")
     encoder.eval()
     parts = []
-    for rows in np.array_split(positions, math.ceil(count * len(ids) / TOKENS)):
+    for rows in np.array_split(positions, math.ceil(len(positions) * len(ids) / TOKENS)):
         features = module.pad([np.delete(ids, row).tolist() for row in rows])
         parts.append(encoder(batch_to_device(features, encoder.device))["sentence_embedding"].double().cpu())
     vectors = torch.cat(parts)  # (T,K)
     vectors = vectors if encoder.truncate_dim is None else truncate_embeddings(vectors, encoder.truncate_dim)
     vocabulary = module.backbone.vocabulary
-    tokens = [shown(vocabulary, ids[position]) for position in positions[:, 0]]
+    tokens = [shown(vocabulary, ids[position]) for position in positions]
     return list(zip(tokens, unit_rows(vectors.numpy()), strict=True))
 
 
@@ -291,17 +274,17 @@ def _copies(pair: Sequence[str]) -> tuple[list[tuple[int, str, str]], list[str]]
     A copy is its sentence (1 or 2), its kind and its text, as in `PairChange`.
     """
     try:
-        docs, listed = Parser()(pair), misspellings()
+        docs = Parser()(pair)
+        misspellings()  # the typos below read this list, of the same extra
     except (MissingDependencyError, ModelError) as error:
         return [], [f"No negations and typos: {error}"]
     copies, notes = [], []
     for number, doc in enumerate(docs, start=1):
-        text_by_kind = {"negation": attempt(_negated, doc), "typo": attempt(_misspelled, doc, listed)}
-        for kind, text in text_by_kind.items():
-            if isinstance(text, UnsuitableError):
-                notes.append(f"No {kind} of sentence {number}: {text}.")
-            else:
-                copies.append((number, kind, text))
+        for kind, change in (("negation", _negated), ("typo", _misspelled)):
+            try:
+                copies.append((number, kind, change(doc)))
+            except UnsuitableError as error:
+                notes.append(f"No {kind} of sentence {number}: {error}.")
     return copies, notes
 
 
@@ -309,16 +292,16 @@ def _negated(doc: Doc) -> str:
     """Negate the main verb, or remove its negation; raise UnsuitableError if no rule applies."""
     known = [is_word(token.lower_) for token in doc if token.is_alpha and part_of_speech(token)]
     if known and np.mean(known) < MIN_KNOWN:
-        raise UnsuitableError("words", "most of its words are not English")
+        raise UnsuitableError("most of its words are not English")
     return negate(statement(doc)).text
 
 
-def _misspelled(doc: Doc, listed: Mapping[str, Sequence[str]]) -> str:
+def _misspelled(doc: Doc) -> str:
     """Misspell a verb or adjective, or else the longest word; raise UnsuitableError if none has a typo."""
     rng = np.random.default_rng([0, zlib.crc32(text_of(doc).encode())])  # as `build` draws typos
     longest = sorted((token for token in doc if token.is_alpha), key=len, reverse=True)
     for token in [*replaceable(doc), *longest]:
-        typo = attempt(make_typo, token.text, rng, listed)
+        typo = attempt(make_typo, token.text, rng, misspellings())
         if not isinstance(typo, UnsuitableError):
             return replace_word(token, typo[0])
-    raise UnsuitableError("typo", "no word of at least three letters has a typo")
+    raise UnsuitableError("no word of at least three letters has a typo")

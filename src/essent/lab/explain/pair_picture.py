@@ -19,10 +19,10 @@ from essent.tasks.result import short_name
 
 MORE, LESS, OWN = "#2F6DB5", "#C8553D", "#8A929B"  # tokens that raise, tokens that lower the cosine; own original
 WIDTH, DPI = 11.0, 150  # inches; dots per inch
-HEAD, ORIGIN, LINE, BAR, COPY = 0.6, 0.2, 0.25, 0.27, 0.5  # inches: headline, line of model, of sentence, token, copy
+LINE, BAR, COPY = 0.25, 0.27, 0.6  # inches: a line of the head, a token, a copy
 TOKEN_EDGES, COPY_EDGES = 1.0, 1.3  # inches: title, axis and legend
 MAX_TOKENS = 40  # bars per sentence
-MAX_LINE, MAX_COPY = 125, 44  # characters per line of a sentence and of a copy
+MAX_LINE, MAX_COPY = 125, 44  # characters per line of the head and of a copy
 
 
 def draw_pair(pair: PairExplanation, path: str | Path) -> None:
@@ -48,26 +48,19 @@ def draw_pair(pair: PairExplanation, path: str | Path) -> None:
     copies, tokens = pair.copies(), [pair.tokens(1), pair.tokens(2)]
     if not pair.changes:
         raise InputError(f"Nothing to draw: {' '.join(pair.notes)}")
-    lines = [
-        line
-        for number, text in ((1, pair.first), (2, pair.second))
-        for line in textwrap.wrap(f"{number}  {text}", MAX_LINE, subsequent_indent="    ", max_lines=3)
-    ]
-    origins = [f"{shortened(short_name(pair.model), 60)}, {pair.recipe}"]
-    origins += textwrap.wrap(f"calibrated: {pair.calibration}", MAX_LINE) if pair.calibration else []
-    heights = [HEAD + LINE * len(lines) + ORIGIN * len(origins)]
-    heights += [TOKEN_EDGES + BAR * min(max(map(len, tokens)), MAX_TOKENS)] if any(tokens) else []
+    head = [pair.headline(), f"{shortened(short_name(pair.model), 60)}, {pair.recipe}"]
+    head += textwrap.wrap(f"calibrated: {pair.calibration}", MAX_LINE) if pair.calibration else []
+    for number, text in ((1, pair.first), (2, pair.second)):
+        head += textwrap.wrap(f"{number}  {text}", MAX_LINE, subsequent_indent="    ", max_lines=3)
+    heights = [TOKEN_EDGES + BAR * min(max(map(len, tokens)), MAX_TOKENS)] if any(tokens) else []
     heights += [COPY_EDGES + COPY * len(copies)] if copies else []
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # characters missing from the font become boxes
-        figure: Any = Figure((WIDTH, sum(heights)), DPI, facecolor="white", layout="constrained")
+        size = WIDTH, LINE * len(head) + sum(heights)
+        figure: Any = Figure(size, DPI, facecolor="white", layout="constrained")
         figure.get_layout_engine().set(w_pad=0.12, h_pad=0.08)
-        head, *parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False).ravel()
-        inch = 1 / heights[0]
-        head.text(0.02, 1 - 0.15 * inch, pair.headline(), fontsize=14, weight="bold", va="top")
-        head.text(0.02, 1 - 0.45 * inch, "\n".join(origins), fontsize=9.5, color=FAINT, va="top", linespacing=1.4)
-        top = 0.52 + ORIGIN * len(origins)
-        head.text(0.02, 1 - top * inch, "\n".join(lines), fontsize=11, va="top", linespacing=1.4)
+        figure.suptitle("\n".join(head), x=0.02, ha="left", fontsize=11)
+        parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False).ravel()
         if any(tokens):
             _draw_tokens(parts[0], {number: part for number, part in enumerate(tokens, start=1) if part})
         if copies:
@@ -87,11 +80,8 @@ def _draw_tokens(part: Any, tokens: dict[int, list[tuple[str, float]]]) -> None:
         values = np.array([of_sentence[row][1] for row in drawn])
         left_out = f", {len(drawn)} of {len(of_sentence)}" if len(drawn) < len(of_sentence) else ""
         _begin(axes, f"What each token of {number} gives{left_out}", rows)
-        axes.barh(range(len(drawn)), values, 0.62, color=[MORE if value > 0 else LESS for value in values])
-        for row, value in enumerate(values):
-            side = 1 if value >= 0 else -1
-            spot = {"textcoords": "offset points", "va": "center", "ha": "left" if side > 0 else "right"}
-            axes.annotate(_figure(value), (value, row), (4 * side, 0), fontsize=8.5, color=FAINT, **spot)
+        bars = axes.barh(range(len(drawn)), values, 0.62, color=np.where(values > 0, MORE, LESS))
+        axes.bar_label(bars, [_figure(value) for value in values], padding=4, fontsize=8.5, color=FAINT)
         axes.set_yticks(range(len(drawn)), [shortened(of_sentence[row][0], 24) for row in drawn])
         axes.set_xlim(-limit, limit)
         axes.axvline(0, color=FAINT, linewidth=0.8)
@@ -110,12 +100,16 @@ def _draw_copies(part: Any, cosine: float, copies: list[PairChange]) -> None:
     hollow = {"markerfacecolor": "white", "markeredgecolor": OWN, "markeredgewidth": 1.6}
     own = [copy.to_original for copy in copies]
     axes.plot(own, lines, "o", markersize=9, label="changed sentence and its original", **hollow)
-    for row, copy in enumerate(copies):
-        text = f"{copy.cosine:.2f} ({_figure(copy.difference)})"
-        axes.annotate(text, (1, row), (8, 0), xycoords=axes.get_yaxis_transform(), textcoords="offset points",
-                      va="center", color=FAINT, annotation_clip=False)  # fmt: skip
-    labels = (f"{copy.kind} in {copy.sentence}: {copy.text}" for copy in copies)
-    axes.set_yticks(lines, ["\n".join(textwrap.wrap(label, MAX_COPY, max_lines=2)) for label in labels])
+    labels = [
+        "\n".join(
+            [
+                *textwrap.wrap(f"{copy.kind} in {copy.sentence}: {copy.text}", MAX_COPY, max_lines=2),
+                f"{copy.cosine:.2f} ({_figure(copy.difference)})",
+            ]
+        )
+        for copy in copies
+    ]
+    axes.set_yticks(lines, labels)
     values = [cosine, *others, *own]
     margin = 0.06 * max(max(values) - min(values), 0.1)
     axes.set_xlim(min(values) - margin, max(values) + margin)

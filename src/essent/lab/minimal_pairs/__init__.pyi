@@ -1,5 +1,3 @@
-from .check import Finding as Finding
-from .check import check_rows as check_rows
 from .english import negate as negate
 from .english import statement as statement
 from .parsing import Parser as Parser
@@ -7,10 +5,11 @@ from .resources import MaskedModel as MaskedModel
 from .resources import Resources as Resources
 from .resources import WordNet as WordNet
 from .resources import misspellings as misspellings
+from .rows import Finding as Finding
 from .rows import PairRow as PairRow
 from .rows import Quality as Quality
+from .rows import check_rows as check_rows
 from .rows import lexical_overlap as lexical_overlap
 from .rows import overlaps as overlaps
-from .rows import sample as sample
 from .rows import write_rows as write_rows
 from .run import build as build

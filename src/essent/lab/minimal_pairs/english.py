@@ -60,11 +60,11 @@ def statement(doc: Doc) -> Token:
     """
     roots = [token for token in doc if token.dep_ == "ROOT" and (token.is_alpha or finite_word(token) is not None)]
     if not roots:
-        raise UnsuitableError("statement", "no words")
+        raise UnsuitableError("no words")
     main = next((root for root in roots if finite_word(root) is not None and subject(root) is not None), roots[0])
     for reason, applies in FAULTS.items():
         if applies(main):
-            raise UnsuitableError("statement", reason)
+            raise UnsuitableError(reason)
     return main
 
 
@@ -238,7 +238,7 @@ def negate_adjective(adjective: Token) -> Negation:
     predicate = adjective.dep_ == "acomp"
     verb = adjective.head if predicate else _verb_governing(adjective.head)
     if verb is None or verb.i >= adjective.i or (finite_word(verb) is None and not _is_governed(verb)):
-        raise UnsuitableError("main verb", "an adjective outside the scope of a 'not' at its verb")
+        raise UnsuitableError("an adjective outside the scope of a 'not' at its verb")
     degrees = [token.left_edge.i for token in adjective.lefts if token.dep_ in ("advmod", "npadvmod")]
     first = adjective.doc[min([*degrees, adjective.i])]  # *very* good
     between = adjective.doc[verb.i + 1 : first.i]
@@ -251,7 +251,7 @@ def negate_adjective(adjective: Token) -> Negation:
 
 def _refuse_if(condition: object, reason: str) -> None:
     if condition:
-        raise UnsuitableError("main verb", reason)
+        raise UnsuitableError(reason)
 
 
 def _is_governed(verb: Token) -> bool:

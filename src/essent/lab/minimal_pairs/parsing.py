@@ -67,11 +67,7 @@ def word_lists() -> dict[str, frozenset[str]]:
 
 
 class UnsuitableError(InputError):
-    """A sentence or word is excluded: the filter, and a reason with the same text for all of a kind."""
-
-    def __init__(self, filter: str, reason: str) -> None:
-        super().__init__(reason)
-        self.filter = filter
+    """A sentence or word is excluded, for a reason with the same text for all of a kind."""
 
 
 class Negation(NamedTuple):
@@ -123,9 +119,8 @@ class Parser:
 
     def __init__(self, pipeline: Any = None) -> None:
         spacy = optional_import("spacy", "heros")
-        if pipeline is None or isinstance(pipeline, str):
-            names = PIPELINES if pipeline is None else (pipeline,)
-            name = next((name for name in names if spacy.util.is_package(name)), names[0])
+        name = pipeline or next(filter(spacy.util.is_package, PIPELINES), PIPELINES[0])
+        if isinstance(name, str):
             try:
                 pipeline = spacy.load(name, exclude=["ner"])
             except (OSError, ValueError) as error:
@@ -254,7 +249,7 @@ def make_typo(word: str, rng: np.random.Generator, listed: Mapping[str, Sequence
             if typo != lower and len(typo) > 2 and not is_word(typo):
                 typos_by_rule[rule].append(typo)
     if not typos_by_rule:
-        raise UnsuitableError("typo", "no typo of the word")
+        raise UnsuitableError("no typo of the word")
     rule = sorted(typos_by_rule)[rng.integers(len(typos_by_rule))]
     return like_case(typos_by_rule[rule][rng.integers(len(typos_by_rule[rule]))], word), rule
 

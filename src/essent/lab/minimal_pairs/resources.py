@@ -58,8 +58,17 @@ class WordNet:
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        directory = None if folder is None else str(folder)
-        self._reader, self._counts = _open_wordnet(directory, tuple(optional_import("nltk.data", "heros").path))
+        data = optional_import("nltk.data", "heros")
+        paths = data.path if folder is None else [str(folder)]
+        data.path.extend(path for path in paths if path not in data.path)  # NLTK reads no other folders
+        try:
+            self._reader, self._counts = _open_wordnet(data.find("corpora/wordnet/", paths))
+        except (LookupError, OSError, ValueError) as error:
+            reason = "" if isinstance(error, LookupError) else f" ({error})"
+            raise DataError(
+                f"NLTK finds no complete WordNet in {', '.join(paths)}{reason}. "
+                "Download it with: python -m nltk.downloader wordnet"
+            ) from error
         self.senses = lru_cache(maxsize=100_000)(self._senses)
         self.relatives = lru_cache(maxsize=20_000)(self._relatives)
 
@@ -99,28 +108,14 @@ class WordNet:
         return frozenset(relatives)
 
 
-@cache
-def _open_wordnet(folder: str | None, search_path: tuple[str, ...]) -> tuple[Any, dict[str, int]]:
-    """Return NLTK's reader, which holds its files open, and how often each sense was tagged."""
-    path, corpus = optional_import("nltk.data", "heros").path, optional_import("nltk.corpus", "heros")
-    if folder is not None:
-        path[:] = [folder]  # search nowhere else
-    try:
-        with catch_warnings():
-            simplefilter("ignore")  # NLTK warns that other languages are missing
-            reader = corpus.LazyCorpusLoader("wordnet", corpus.WordNetCorpusReader, None)
-            reader.ensure_loaded()
-        with reader.open("cntlist.rev") as lines:  # read once: NLTK searches the file for every sense
-            return reader, {key: int(count) for key, _, count in map(str.split, lines)}
-    except (LookupError, OSError, ValueError) as error:
-        reason = "" if isinstance(error, LookupError) else f" ({error})"
-        raise DataError(
-            f"NLTK finds no complete WordNet in {', '.join(path)}{reason}. "
-            "Download it with: python -m nltk.downloader wordnet"
-        ) from error
-    finally:
-        if folder is not None:  # NLTK opens some files later
-            path[:] = [*(entry for entry in search_path if entry != folder), folder]
+@cache  # NLTK never closes its files
+def _open_wordnet(folder: Any) -> tuple[Any, dict[str, int]]:
+    """Return NLTK's reader, and how often each sense was tagged."""
+    with catch_warnings():
+        simplefilter("ignore")  # NLTK warns that other languages are missing
+        reader = optional_import("nltk.corpus", "heros").WordNetCorpusReader(folder, None)
+    with reader.open("cntlist.rev") as lines:  # read once: NLTK searches the file for every sense
+        return reader, {key: int(count) for key, _, count in map(str.split, lines)}
 
 
 def spelled(lemma: Lemma) -> str:

@@ -1,4 +1,4 @@
-"""Minimal pairs and their report: rows, samples, and the lexical overlap of the two sentences of a pair.
+"""Minimal pairs, once built: rows, the lexical overlap of the two sentences of a pair, and checks.
 
 Source: Chiang et al. 2023 (HEROS), Table 1 and Appendix B. ROUGE is that of the PyPI package `rouge` 1.0.1, which the
 paper used: distinct words between spaces and full stops, with their capitals and commas. (If a space follows the last
@@ -12,15 +12,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import accumulate, chain, pairwise, product
+from itertools import chain, pairwise, product
 from pathlib import Path
-from typing import Any, TypeVar
-
-import numpy as np
 
 from essent._core.atomic import write_text
 from essent.errors import DataError, InputError
-from essent.lab.minimal_pairs.parsing import levenshtein
+from essent.lab.minimal_pairs.english import NEGATORS, statement, ungrammatical
+from essent.lab.minimal_pairs.parsing import Doc, Parser, UnsuitableError, attempt, is_near, is_word, levenshtein
 from essent.tasks.examples import SUBSETS, MinimalPair
 
 HEROS = {"rouge1": 92.9, "rouge2": 84.8, "rougeL": 92.9, "levenshtein": 0.10, "length": 13.8}  # Table 1 of the paper
@@ -138,39 +136,30 @@ class PairRow:
     source: str
 
 
-Pair = TypeVar("Pair", PairRow, MinimalPair)
-
-
 @dataclass(frozen=True)
 class Quality:
-    """The report of `build`: how many sentences each filter excluded, and the estimated quality of the pairs.
+    """The report of `build`: how many sentences were excluded and why, and the estimated quality of the pairs.
 
     Attributes:
         sentences: number of distinct sentences in the texts.
         seen: number of sentences examined.
         originals: number of sentences that minimal pairs were built from.
-        fallen: number of excluded sentences per filter and reason, the most frequent reason first.
+        fallen: number of excluded sentences per reason, the most frequent reason first.
         good: estimated share of good pairs for "synonym" and "antonym"; empty without a masked language model.
 
     Example:
         >>> from essent.lab.minimal_pairs import Parser, Resources, build
         >>> texts = ["The shop on the corner sells old books about the sea. Is it open?"]
         >>> rows, quality = build(texts, Resources(Parser()))
-        >>> quality.seen, quality.originals, quality.fallen["length"]
+        >>> quality.seen, quality.originals, quality.fallen
         (2, 1, {'fewer than 6 words': 1})
     """
 
     sentences: int
     seen: int
     originals: int
-    fallen: Mapping[str, Mapping[str, int]]
+    fallen: Mapping[str, int]
     good: Mapping[str, float]
-
-    @property
-    def left(self) -> dict[str, int]:
-        """Number of sentences that passed each filter and all filters before it."""
-        fell = (-sum(reasons.values()) for reasons in self.fallen.values())
-        return dict(zip(self.fallen, list(accumulate(fell, initial=self.seen))[1:], strict=True))
 
 
 def write_rows(rows: Iterable[PairRow], path: str | Path) -> None:
@@ -188,12 +177,6 @@ def write_rows(rows: Iterable[PairRow], path: str | Path) -> None:
     write_text(path, "".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows))
 
 
-def by_subset(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
-    """Group pairs by subset, in the paper's order; subsets without pairs are omitted."""
-    present = {pair.subset for pair in pairs}
-    return {subset: [pair for pair in pairs if pair.subset == subset] for subset in SUBSETS if subset in present}
-
-
 def overlaps(rows: Sequence[PairRow], tokenize: Tokenize = words_and_marks) -> dict[str, dict[str, float]]:
     """Return the lexical overlap of all pairs, of each subset, and of the paper's HEROS (Table 1).
 
@@ -206,34 +189,105 @@ def overlaps(rows: Sequence[PairRow], tokenize: Tokenize = words_and_marks) -> d
         >>> {subset: round(values["rouge1"], 1) for subset, values in overlaps(rows).items()}
         {'all': 84.5, 'Typo': 90.0, 'Negation (Main)': 81.8, 'Negation (Antonym)': 81.8, "the paper's HEROS": 92.9}
     """
-    groups = {"all": [*rows], **by_subset(rows)}
-    texts = {name: [(row.original, row.converted) for row in members] for name, members in groups.items()}
-    measured = {name: lexical_overlap(pairs, tokenize) for name, pairs in texts.items()}
+    groups = {"all": rows, **{subset: [row for row in rows if row.subset == subset] for subset in SUBSETS}}
+    measured = {
+        name: lexical_overlap([(row.original, row.converted) for row in members], tokenize)
+        for name, members in groups.items()
+        if members
+    }
     return {**measured, "the paper's HEROS": HEROS}
 
 
-def sample(pairs: Sequence[Pair], number: int = 3, seed: int = 0) -> dict[str, list[Pair]]:
-    """Return a random sample of `number` pairs per subset.
+# -- checks of finished pairs -----------------------------------------------------------------------------------------
+
+REPLACED = ("Synonym", "Antonym", "Random MLM")
+ARTICLES = {"a", "an"}
+FULL = {"'ve": "have"}  # must've becomes must not have
+MARKS = '.,!;:()"“”'
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A faulty pair: its number from 1, and the problem, with the same text for all problems of a kind.
 
     Example:
-        >>> from essent.lab.minimal_pairs import sample
+        >>> from essent.lab.minimal_pairs import Parser, check_rows
+        >>> from essent.tasks import MinimalPair
+        >>> pair = MinimalPair("He runs an old shop.", "He runs a big store.", "Synonym")
+        >>> (finding,) = check_rows([pair], Parser())
+        >>> f"pair {finding.number}: {finding.problem}"
+        'pair 1: more than one word differs'
+    """
+
+    number: int
+    pair: MinimalPair
+    problem: str
+
+
+def check_rows(
+    pairs: Iterable[MinimalPair], parser: Parser, misspellings: Mapping[str, Sequence[str]] | None = None
+) -> list[Finding]:
+    """Return the problems of minimal pairs, at most one per pair, in the order of the pairs.
+
+    A pair without a problem may still be wrong: the check parses both sentences, but it is not a grammar checker.
+
+    Args:
+        pairs: built pairs, or pairs read by `load_heros`.
+        parser: parses both sentences of each pair.
+        misspellings: misspellings of each word, which are accepted as typos.
+
+    Example:
+        >>> from essent.lab.minimal_pairs import Parser, check_rows
         >>> from essent.tasks import load_heros
         >>> pairs = load_heros("minimal-pairs.jsonl").pairs
-        >>> {subset: len(members) for subset, members in sample(pairs, 2).items()}
-        {'Synonym': 2, 'Antonym': 2, 'Random MLM': 2, 'Typo': 2, 'Negation (Main)': 2, 'Negation (Antonym)': 2}
+        >>> check_rows(pairs[:6], Parser())
+        []
     """
-    rng = np.random.default_rng(seed)
-    return {
-        subset: [members[index] for index in sorted(rng.permutation(len(members))[:number])]
-        for subset, members in by_subset(pairs).items()
-    }
+    rows, findings = list(pairs), []
+    texts = list(dict.fromkeys(text for pair in rows for text in (pair.original, pair.changed)))
+    docs = dict(zip(texts, parser(texts), strict=True))
+    for number, pair in enumerate(rows, start=1):
+        before, after = docs[pair.original], docs[pair.changed]
+        if pair.original == pair.changed:
+            problem: str | None = "the two sentences are equal"
+        elif pair.subset == "Typo":
+            problem = _replacement_problem(pair, misspellings or {})
+        else:
+            problem = _replacement_problem(pair) if pair.subset in REPLACED else _negation_problem(before, after)
+            if problem is None and not ungrammatical(before) and (error := ungrammatical(after)):
+                problem = f"ungrammatical: {error}"
+        if problem is not None:
+            findings.append(Finding(number, pair, problem))
+    return findings
 
 
-def as_dict(quality: Quality, rows: Sequence[PairRow], tokenize: Tokenize = words_and_marks) -> dict[str, Any]:
-    """Return the report as plain values for a JSON file."""
-    return {
-        **asdict(quality),
-        "left": quality.left,
-        "pairs": dict(Counter(row.subset for row in rows)),
-        "overlap": overlaps(rows, tokenize) if rows else {},
-    }
+def _replacement_problem(pair: MinimalPair, misspellings: Mapping[str, Sequence[str]] | None = None) -> str | None:
+    """Check that one word, articles aside, is replaced; with `misspellings`, that its replacement is a typo."""
+    before, after = pair.original.split(), pair.changed.split()
+    if len(before) != len(after):
+        return "more than one word differs"
+    changes = [
+        tuple(word.strip(MARKS).lower() for word in pair)
+        for pair in zip(before, after, strict=True)
+        if pair[0] != pair[1]
+    ]
+    changes = [change for change in changes if {*change} != ARTICLES]
+    if len(changes) != 1:
+        return "more than one word differs" if changes else "only an article differs"
+    ((old, new),) = changes
+    if old == new:
+        return "only marks or capitals differ"
+    is_typo = misspellings is None or new in misspellings.get(old, ()) or (is_near(new, old) and not is_word(new))
+    return None if is_typo else "the typo is another word"
+
+
+def _negation_problem(before: Doc, after: Doc) -> str | None:
+    """Check that two statements differ in one negation only, apart from do-support and the form of one verb."""
+    old, new = (Counter(FULL.get(token.lower_, token.lemma_.lower()) for token in doc) for doc in (before, after))
+    counts = [sum(token.lower_ in NEGATORS for token in doc) for doc in (before, after)]
+    if abs(counts[0] - counts[1]) != 1:
+        return "no negation is added or removed" if counts[0] == counts[1] else "more than one negation differs"
+    if {*(old - new), *(new - old)} - {*NEGATORS, "do", *ARTICLES}:
+        return "more than the negation differs"
+    outcomes = (attempt(statement, doc) for doc in (before, after))
+    return next((f"not a statement: {error}" for error in outcomes if isinstance(error, UnsuitableError)), None)

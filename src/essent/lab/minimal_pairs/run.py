@@ -27,7 +27,7 @@ from essent.lab.minimal_pairs.parsing import (
 )
 from essent.lab.minimal_pairs.resources import RELATIONS, Resources
 from essent.lab.minimal_pairs.rows import PairRow, Quality
-from essent.lab.minimal_pairs.words import Choice, Chooser, both, negatable
+from essent.lab.minimal_pairs.words import Choice, both, choose, negatable
 
 # -- the sentences ----------------------------------------------------------------------------------------------------
 
@@ -80,14 +80,14 @@ def _main_verb(doc: Doc, misspelled: Container[str], lexicon: Container[str]) ->
     for token in doc:
         lower = token.lower_
         if lower in misspelled:
-            raise UnsuitableError("words", "a misspelled word")
+            raise UnsuitableError("a misspelled word")
         plain = token.text == lower and lower.isalpha() and part_of_speech(token)
         if plain and not (
             is_word(lower) or lower in word_lists()["informal"] or lower in lexicon or token.lemma_ in lexicon
         ):
-            raise UnsuitableError("words", "an unknown word")
+            raise UnsuitableError("an unknown word")
     if (reason := ungrammatical(doc)) is not None:
-        raise UnsuitableError("grammar", reason)
+        raise UnsuitableError(reason)
     main = statement(doc)
     return Choice(main, negate(main))
 
@@ -96,9 +96,9 @@ def _with_same_verb(main: Choice, negated: Doc) -> Choice:
     """Return a main verb if its negation, parsed again, is a statement with the same main verb."""
     verb = attempt(statement, negated)
     if isinstance(verb, UnsuitableError):
-        raise UnsuitableError("main verb", f"its negation is not a statement: {verb}")
+        raise UnsuitableError(f"its negation is not a statement: {verb}")
     if verb.lemma_ != main.token.lemma_:
-        raise UnsuitableError("main verb", "its negation has another main verb")
+        raise UnsuitableError("its negation has another main verb")
     return main
 
 
@@ -114,9 +114,9 @@ def looks_suitable(sentence: str) -> str:
     text = WORD.sub(_with_apostrophe, EDGES.sub("", text))
     for name in NAMES:
         text = text.replace(NAME, name, 1)
-    for name, reason, is_fault in LOOKS:
+    for reason, is_fault in LOOKS.items():
         if is_fault(PAUSE.sub(",", text)):
-            raise UnsuitableError(name, reason)
+            raise UnsuitableError(reason)
     return text[:1].upper() + text[1:]
 
 
@@ -131,27 +131,24 @@ def _word_count(text: str) -> int:
     return sum(any(map(str.isalnum, word)) for word in text.split())
 
 
-MARKS = "marks other than , . ! ' ; : & % $ - / ( ) and quotation marks"
-LOOKS: tuple[tuple[str, str, Callable[[str], object]], ...] = (  # filter, reason, true for an excluded text
-    ("length", f"fewer than {SHORTEST} words", lambda text: _word_count(text) < SHORTEST),
-    ("length", f"more than {LONGEST} words", lambda text: _word_count(text) > LONGEST),
-    ("question", "a question", lambda text: "?" in text),
-    ("names", f"more than {len(NAMES)} {NAME}", lambda text: NAME in text),
-    ("whole sentence", "does not start with a letter", lambda text: not BEGINNING.match(text)),
-    ("whole sentence", "does not end like a sentence", lambda text: not END.search(text)),
-    ("marks", MARKS, lambda text: not PLAIN.fullmatch(text)),
-    ("marks", "unbalanced quotation marks", lambda text: text.count('"') % 2 or text.count("“") != text.count("”")),
-    ("marks", "repeated marks, or a space before a mark", REPEATED.search),
-    ("marks", "words in capitals", lambda text: len(CAPITALS.findall(text)) > 1),
-    ("language", "a swear word", lambda text: _swear_words().search(text)),
-)
-FILTERS = (*dict.fromkeys(name for name, _, _ in LOOKS), "words", "grammar", "statement", "main verb")
+LOOKS: dict[str, Callable[[str], object]] = {  # why a text is excluded; the first reason that applies
+    f"fewer than {SHORTEST} words": lambda text: _word_count(text) < SHORTEST,
+    f"more than {LONGEST} words": lambda text: _word_count(text) > LONGEST,
+    "a question": lambda text: "?" in text,
+    f"more than {len(NAMES)} {NAME}": lambda text: NAME in text,
+    "does not start with a letter": lambda text: not BEGINNING.match(text),
+    "does not end like a sentence": lambda text: not END.search(text),
+    "marks other than , . ! ' ; : & % $ - / ( ) and quotation marks": lambda text: not PLAIN.fullmatch(text),
+    "unbalanced quotation marks": lambda text: text.count('"') % 2 or text.count("“") != text.count("”"),
+    "repeated marks, or a space before a mark": REPEATED.search,
+    "words in capitals": lambda text: len(CAPITALS.findall(text)) > 1,
+    "a swear word": lambda text: _swear_words().search(text),
+}
 
 
 # -- building ---------------------------------------------------------------------------------------------------------
 
 CHUNK = 128  # sentences whose words are masked together
-LATER_FILTERS = ("repeated", "replaceable word", "negation of the word", "synonym and antonym", "in context", "typo")
 
 
 class Built(NamedTuple):
@@ -201,38 +198,36 @@ def build(
     if not sentences:
         raise DataError("The texts contain no sentences. Pass at least one sentence.")
     order = [sentences[index] for index in np.random.default_rng(seed).permutation(len(sentences))]
-    chooser = Chooser(resources) if resources.wordnet is not None and resources.model is not None else None
-    least = min(n * look_at, len(order)) if chooser is not None else 1
+    is_ranked = resources.wordnet is not None and resources.model is not None
+    least = min(n * look_at, len(order)) if is_ranked else 1
     built: list[Built] = []
-    excluded: dict[str, Counter[str]] = {name: Counter() for name in (*FILTERS, *LATER_FILTERS)}
+    excluded: Counter[str] = Counter()
     misspelled = frozenset(word for words in resources.misspellings.values() for word in words)
     used_texts: set[str] = set()
     seen = 0
-    total = least if chooser is not None else len(order)
-    with text_progress(total, progress, desc="Sentences", unit="sentence", estimated=True) as show:
+    with text_progress(
+        least if is_ranked else len(order), progress, desc="Sentences", unit="sentence", estimated=True
+    ) as show:
         while seen < least or (seen < len(order) and len(built) < n):
             chunk = order[seen : seen + CHUNK]
-            for outcome in _outcomes(chunk, resources, chooser, misspelled, used_texts, seed):
+            for outcome in _outcomes(chunk, resources, misspelled, used_texts, seed):
                 if isinstance(outcome, UnsuitableError):
-                    excluded[outcome.filter][str(outcome)] += 1
+                    excluded[str(outcome)] += 1
                 else:
                     built.append(outcome)
             seen += len(chunk)
             show(len(chunk))
     built.sort(key=lambda original: both(*original.chances) if original.chances else 0.0, reverse=True)
     chosen = built[:n]
-    excluded["wanted"] = Counter({"others ranked higher, or came first": len(built) - len(chosen)})
-    fallen = {name: dict((+reasons).most_common()) for name, reasons in excluded.items()}
     chances = [original.chances for original in chosen if original.chances]
     good = dict(zip(RELATIONS, np.mean(chances, axis=0).tolist(), strict=True)) if chances else {}
     rows = [row for original in chosen for row in original.rows]
-    return rows, Quality(len(sentences), seen, len(chosen), fallen, good)
+    return rows, Quality(len(sentences), seen, len(chosen), dict(excluded.most_common()), good)
 
 
 def _outcomes(
     sentences: Sequence[str],
     resources: Resources,
-    chooser: Chooser | None,
     misspelled: Container[str],
     used_texts: set[str],
     seed: int,
@@ -243,14 +238,16 @@ def _outcomes(
         if isinstance(main, UnsuitableError):
             yield main
         elif main.text in used_texts:
-            yield UnsuitableError("repeated", "equal to another sentence except for marks, capitals or a name")
+            yield UnsuitableError("equal to another sentence except for marks, capitals or a name")
         elif isinstance(choices := attempt(negatable, main.token.doc), UnsuitableError):
             yield choices
         else:
             used_texts.add(main.text)
             suitable.append((main, choices))
     offered = [choices for _, choices in suitable]
-    chosen = [choices[0] for choices in offered] if chooser is None else chooser.choose(offered)
+    chosen: Sequence[Choice | UnsuitableError] = [choices[0] for choices in offered]
+    if resources.wordnet is not None and resources.model is not None:
+        chosen = choose(offered, resources.wordnet, resources.model)
     for (main, _), choice in zip(suitable, chosen, strict=True):
         yield attempt(_rows_of, main, choice, resources, seed) if isinstance(choice, Choice) else choice
 

@@ -13,7 +13,6 @@ from functools import cache
 from itertools import islice
 from typing import TypeAlias
 
-from essent.errors import InputError
 from essent.lab.minimal_pairs.english import negate, part_of_speech, replaceable
 from essent.lab.minimal_pairs.parsing import (
     Doc,
@@ -33,8 +32,8 @@ from essent.lab.minimal_pairs.resources import (
     RELATIONS,
     Evidence,
     Lemma,
+    MaskedModel,
     Query,
-    Resources,
     WordNet,
     probability,
     spelled,
@@ -226,98 +225,89 @@ def negatable(doc: Doc) -> list[Choice]:
     """
     negations = {token: attempt(negate, token) for token in replaceable(doc)}
     if not negations:
-        raise UnsuitableError("replaceable word", "no verb or adjective that can be replaced")
+        raise UnsuitableError("no verb or adjective that can be replaced")
     choices = [Choice(token, negation) for token, negation in negations.items() if isinstance(negation, Negation)]
     if not choices:
-        raise UnsuitableError("negation of the word", str(list(negations.values())[-1]))
+        raise UnsuitableError(str(list(negations.values())[-1]))
     return choices
 
 
-class Chooser:
-    """Choice of words and replacements: WordNet's candidates, scored in context by a masked language model.
+def choose(
+    sentences: Sequence[Sequence[Choice]], wordnet: WordNet, model: MaskedModel
+) -> list[Choice | UnsuitableError]:
+    """Choose for each sentence the word whose synonym and antonym are most probably good."""
+    offered = [[replace(choice, candidates=substitutes(choice.token, wordnet)) for choice in row] for row in sentences]
+    offered = [[choice for choice in choices if choice.candidates] for choices in offered]
+    flat = [choice for choices in offered for choice in choices]
+    best = map(_best, flat, compare(flat, wordnet, model))
+    chosen: list[Choice | UnsuitableError] = []
+    for choices in offered:
+        reason = "no word has both a synonym and an antonym in one of its frequent senses"
+        if choices:
+            reason = "no synonym, antonym and random word fit into the sentence"
+        filled = filter(None, islice(best, len(choices)))
+        chosen.append(max(filled, key=lambda choice: both(*choice.chances), default=UnsuitableError(reason)))
+    return chosen
 
-    Raises:
-        InputError: the resources lack WordNet or the masked language model.
+
+def compare(
+    choices: Sequence[Choice], wordnet: WordNet, model: MaskedModel
+) -> list[tuple[dict[Candidate, Evidence], list[str]]]:
+    """Return, for each choice, the evidence for its candidates, and unrelated words, most probable first."""
+    scores = model.mask_scores([choice.query(*(c.word for c in choice.candidates)) for choice in choices])
+    queries = []
+    for choice, (logs, probable) in zip(choices, scores, strict=True):
+        ranked = _ranked({c: Evidence(0.0, c.prior, logs[c.word]) for c in choice.candidates})
+        candidates = [c for relation in RELATIONS for c in [c for c in ranked if c.relation == relation][:COMPARED]]
+        fillers = _unrelated(choice.token, probable, wordnet)
+        words = [word for c in candidates for word in (c.word, c.via) if word]
+        queries.append((choice.query(*words, *fillers), logs, candidates, fillers))
+    compared = []
+    similarities = model.similarities([query for query, *_ in queries])
+    for (_, logs, candidates, fillers), similarity in zip(queries, similarities, strict=True):
+        evidence = {
+            c: Evidence(similarity[c.word], c.prior, logs[c.word], c.prefix)
+            for c in candidates
+            if not c.via or similarity[c.via] >= BETWEEN
+        }
+        compared.append((evidence, [word for word in fillers if similarity[word] < RELATED]))
+    return compared
+
+
+def _ranked(evidence: Mapping[Candidate, Evidence]) -> dict[Candidate, float]:
+    """Return the probability that each candidate is good, the highest first."""
+    chances = {c: probability(c.relation, its_evidence) for c, its_evidence in evidence.items()}
+    return dict(sorted(chances.items(), key=lambda entry: (-entry[1], entry[0].lemma)))
+
+
+def _best(choice: Choice, compared: tuple[Mapping[Candidate, Evidence], Sequence[str]]) -> Choice | None:
+    """Return the choice with its best synonym, best antonym and most probable filler; None if one is missing."""
+    evidence, fillers = compared
+    chances = _ranked(evidence)
+    best = {c.relation: c for c in reversed(chances) if chances[c] >= SURE}
+    if len(best) < len(RELATIONS) or not fillers:
+        return None
+    pair = [best[relation] for relation in RELATIONS]
+    return replace(choice, candidates=pair, filler=fillers[0], chances=[chances[c] for c in pair])
+
+
+def _unrelated(token: Token, probable: Mapping[str, float], wordnet: WordNet) -> list[str]:
+    """Return the most probable words in the same form that are unrelated to the word (section 2.2.4).
+
+    `probable` are the logarithms of the probabilities of words, the most probable first.
     """
+    lemma, part = lemmas(token.lower_, token.tag_)[0], part_of_speech(token)
+    excluded_words = _forms_in_sentence(token) | wordnet.relatives(lemma) | spellings(lemma)
+    light = word_lists()["light"] | word_lists()["not random"]
 
-    def __init__(self, resources: Resources) -> None:
-        if resources.wordnet is None or resources.model is None:
-            raise InputError(
-                "Synonyms and antonyms need a masked language model and WordNet. Pass Resources with both."
-            )
-        self.wordnet, self.model = resources.wordnet, resources.model
+    def fits_unrelated(word: str) -> bool:
+        forms = [form for form in lemmas(word, token.tag_) if wordnet.is_mostly(form, part)]
+        forms = [form for form in forms if form not in light and not token.vocab[form].like_num]
+        if any(form in excluded_words or lemma in wordnet.relatives(form) for form in forms):
+            return False
+        first_senses = (sense for form in forms for _, sense in wordnet.senses(form, part)[:1])
+        return any(fits(token, set(sense.frame_ids())) for sense in first_senses)
 
-    def choose(self, sentences: Sequence[Sequence[Choice]]) -> list[Choice | UnsuitableError]:
-        """Choose for each sentence the word whose synonym and antonym are most probably good."""
-        offered = [
-            [replace(choice, candidates=substitutes(choice.token, self.wordnet)) for choice in choices]
-            for choices in sentences
-        ]
-        offered = [[choice for choice in choices if choice.candidates] for choices in offered]
-        flat = [choice for choices in offered for choice in choices]
-        best = map(self._best, flat, self.compare(flat))
-        chosen: list[Choice | UnsuitableError] = []
-        for choices in offered:
-            reason = ("synonym and antonym", "no word has both a synonym and an antonym in one of its frequent senses")
-            if choices:
-                reason = ("in context", "no synonym, antonym and random word fit into the sentence")
-            filled = filter(None, islice(best, len(choices)))
-            chosen.append(max(filled, key=lambda choice: both(*choice.chances), default=UnsuitableError(*reason)))
-        return chosen
-
-    def compare(self, choices: Sequence[Choice]) -> list[tuple[dict[Candidate, Evidence], list[str]]]:
-        """Return, for each choice, the evidence for its candidates, and unrelated words, most probable first."""
-        scores = self.model.mask_scores([choice.query(*(c.word for c in choice.candidates)) for choice in choices])
-        queries = []
-        for choice, (logs, probable) in zip(choices, scores, strict=True):
-            ranked = self._ranked({c: Evidence(0.0, c.prior, logs[c.word]) for c in choice.candidates})
-            candidates = [c for relation in RELATIONS for c in [c for c in ranked if c.relation == relation][:COMPARED]]
-            fillers = self._unrelated(choice.token, probable)
-            words = [word for c in candidates for word in (c.word, c.via) if word]
-            queries.append((choice.query(*words, *fillers), logs, candidates, fillers))
-        compared = []
-        similarities = self.model.similarities([query for query, *_ in queries])
-        for (_, logs, candidates, fillers), similarity in zip(queries, similarities, strict=True):
-            evidence = {
-                c: Evidence(similarity[c.word], c.prior, logs[c.word], c.prefix)
-                for c in candidates
-                if not c.via or similarity[c.via] >= BETWEEN
-            }
-            compared.append((evidence, [word for word in fillers if similarity[word] < RELATED]))
-        return compared
-
-    def _ranked(self, evidence: Mapping[Candidate, Evidence]) -> dict[Candidate, float]:
-        """Return the probability that each candidate is good, the highest first."""
-        chances = {c: probability(c.relation, its_evidence) for c, its_evidence in evidence.items()}
-        return dict(sorted(chances.items(), key=lambda entry: (-entry[1], entry[0].lemma)))
-
-    def _best(self, choice: Choice, compared: tuple[Mapping[Candidate, Evidence], Sequence[str]]) -> Choice | None:
-        """Return the choice with its best synonym, best antonym and most probable filler; None if one is missing."""
-        evidence, fillers = compared
-        chances = self._ranked(evidence)
-        best = {c.relation: c for c in reversed(chances) if chances[c] >= SURE}
-        if len(best) < len(RELATIONS) or not fillers:
-            return None
-        pair = [best[relation] for relation in RELATIONS]
-        return replace(choice, candidates=pair, filler=fillers[0], chances=[chances[c] for c in pair])
-
-    def _unrelated(self, token: Token, probable: Mapping[str, float]) -> list[str]:
-        """Return the most probable words in the same form that are unrelated to the word (section 2.2.4).
-
-        `probable` are the logarithms of the probabilities of words, the most probable first.
-        """
-        lemma, part = lemmas(token.lower_, token.tag_)[0], part_of_speech(token)
-        excluded_words = _forms_in_sentence(token) | self.wordnet.relatives(lemma) | spellings(lemma)
-        light = word_lists()["light"] | word_lists()["not random"]
-
-        def fits_unrelated(word: str) -> bool:
-            forms = [form for form in lemmas(word, token.tag_) if self.wordnet.is_mostly(form, part)]
-            forms = [form for form in forms if form not in light and not token.vocab[form].like_num]
-            if any(form in excluded_words or lemma in self.wordnet.relatives(form) for form in forms):
-                return False
-            first_senses = (sense for form in forms for _, sense in self.wordnet.senses(form, part)[:1])
-            return any(fits(token, set(sense.frame_ids())) for sense in first_senses)
-
-        least = min(max(probable.values(), default=0.0) - FILLER_GAP, FLUENT)
-        words = (word for word, log in probable.items() if log >= least and word not in excluded_words)
-        return list(islice(filter(fits_unrelated, words), RANDOM))
+    least = min(max(probable.values(), default=0.0) - FILLER_GAP, FLUENT)
+    words = (word for word, log in probable.items() if log >= least and word not in excluded_words)
+    return list(islice(filter(fits_unrelated, words), RANDOM))

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from transformers import DataCollatorForLanguageModeling
 
 from essent._core.texts import check_texts, mend_surrogates
 from essent.errors import InputError
@@ -113,7 +112,7 @@ def _fillings(text: str, counts: Counter[str]) -> list[str]:
 # -- sequences --------------------------------------------------------------------------------------------------------
 
 
-def pack(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], length: int, *, words: bool = False) -> Dataset:
+def pack(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], length: int) -> Dataset:
     """Pack texts into sequences of `length` tokens: [CLS] text [SEP] [CLS] text [SEP] …, first fit, in order.
 
     Only texts that are longer than a sequence are split. Strings that look like special tokens are read as text.
@@ -122,10 +121,9 @@ def pack(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], length: int, 
         tokenizer: a fast tokenizer.
         texts: the texts to pack.
         length: number of tokens per sequence.
-        words: include the offsets of the tokens, which transformers needs for whole-word masks.
 
     Returns:
-        Rows with `input_ids`, `attention_mask`, `special_tokens_mask` (T,) and, with `words`, `offset_mapping` (T,2).
+        Rows with `input_ids`, `attention_mask` and `special_tokens_mask` (T,).
 
     Raises:
         InputError: no room between the special tokens.
@@ -139,15 +137,14 @@ def pack(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], length: int, 
     own_tokenizer = copy.deepcopy(tokenizer)  # the calls below change its truncation
     columns: dict[str, list[np.ndarray]] = {}
     for _, portion in portions(texts):
-        for name, rows in _packed_columns(own_tokenizer, portion, length, words).items():
+        for name, rows in _packed_columns(own_tokenizer, portion, length).items():
             columns.setdefault(name, []).append(rows)
     return Dataset.from_dict({name: np.concatenate(rows) for name, rows in columns.items()}).with_format("torch")
 
 
-def _packed_columns(tokenizer: Any, texts: Sequence[str], length: int, words: bool) -> dict[str, np.ndarray]:
+def _packed_columns(tokenizer: Any, texts: Sequence[str], length: int) -> dict[str, np.ndarray]:
     """Return the columns of `pack` for a portion of texts."""
-    padding: dict[str, Any] = {"special_tokens_mask": 1, "input_ids": tokenizer.pad_token_id, "attention_mask": 0}
-    padding |= {"offset_mapping": (0, 0)} if words else {}
+    padding = {"special_tokens_mask": 1, "input_ids": tokenizer.pad_token_id, "attention_mask": 0}
     encoded = tokenizer(
         [mend_surrogates(text) for text in texts],
         truncation=True,
@@ -155,48 +152,36 @@ def _packed_columns(tokenizer: Any, texts: Sequence[str], length: int, words: bo
         return_overflowing_tokens=True,
         return_attention_mask=True,
         return_special_tokens_mask=True,
-        return_offsets_mapping=words,
         split_special_tokens=True,
     )
-    rows: list[list[list[Any]]] = []
+    rows: list[list[list[int]]] = []
     for pieces in zip(*(encoded[name] for name in padding), strict=True):  # a long text has several pieces
         if all(pieces[0]):  # no tokens of the text
             continue
         row = next((row for row in rows[-OPEN_SEQUENCES:] if len(row[0]) + len(pieces[0]) <= length), None)
         if row is None:
-            rows.append(row := [[] for _ in padding])
+            row = [[] for _ in padding]
+            rows.append(row)
         for column, tokens in zip(row, pieces, strict=True):
             column.extend(tokens)
     columns = {}
     for number, (name, value) in enumerate(padding.items()):
         padded = [[*row[number], *[value] * (length - len(row[number]))] for row in rows]
-        columns[name] = np.array(padded, np.int32).reshape(-1, length, *np.shape(value))
+        columns[name] = np.array(padded, np.int32).reshape(-1, length)
     return columns
 
 
 # -- masks ------------------------------------------------------------------------------------------------------------
 
 
-def masking_of(tokenizer: PreTrainedTokenizerBase, probability: float, whole_words: bool) -> Any:
-    """Return transformers' masking: 80 % [MASK], 10 % a random token, 10 % unchanged; whole words: 100 % [MASK]."""
-    return DataCollatorForLanguageModeling(
-        tokenizer,
-        whole_word_mask=whole_words,
-        mlm_probability=probability,
-        mask_replace_prob=1.0 if whole_words else 0.8,
-        random_replace_prob=0.0 if whole_words else 0.1,
-    )
-
-
 def mask(rows: Mapping[str, torch.Tensor], masking: Any) -> dict[str, torch.Tensor]:
     """Mask rows of `pack` and return them with labels (B,T), which are -100 for tokens that are not predicted.
 
+    `masking` is transformers' collator: of the predicted tokens 80 % are [MASK], 10 % random and 10 % unchanged.
     The random numbers come from the masking's own generator or, if it has none, from torch's on the CPU.
     """
     on_cpu = {name: values.cpu() for name, values in rows.items()}
-    ids, labels = masking.torch_mask_tokens(
-        on_cpu["input_ids"].clone(), on_cpu["special_tokens_mask"], on_cpu.get("offset_mapping")
-    )
+    ids, labels = masking.torch_mask_tokens(on_cpu["input_ids"].clone(), on_cpu["special_tokens_mask"])
     device = rows["input_ids"].device
     return {"input_ids": ids.to(device), "attention_mask": rows["attention_mask"], "labels": labels.to(device)}
 

@@ -19,14 +19,20 @@ import numpy as np
 import torch
 from torch.nn import functional
 from tqdm import tqdm
-from transformers import PrinterCallback, Trainer, TrainingArguments, default_data_collator
+from transformers import (
+    DataCollatorForLanguageModeling,
+    PrinterCallback,
+    Trainer,
+    TrainingArguments,
+    default_data_collator,
+)
 
 from essent._core.atomic import remove_leftovers, replacing_folder, require_replaceable
 from essent._core.folders.files import is_read
 from essent._core.lazy import optional_import
 from essent._core.machine import has_bfloat16
 from essent.errors import DataError, InputError, TrainingError
-from essent.lab.pretrain.data import IGNORED, in_frames, mask, masked_once, masking_of, pack, split_texts
+from essent.lab.pretrain.data import IGNORED, in_frames, mask, masked_once, pack, split_texts
 from essent.lab.pretrain.model import fit_config, logits_at, open_model, open_tokenizer, read_config
 from essent.lab.pretrain.settings import Pretraining, Start
 from essent.tasks.result import library_versions
@@ -117,24 +123,21 @@ def pretrain(
         train_texts = in_frames(train_texts, settings.frames, settings.seed)
     config = read_config(start)
     tokenizer = open_tokenizer(start, train_texts)
-    length, words = settings.max_seq_length, settings.whole_words
+    length = settings.max_seq_length
     fit_config(config, tokenizer, length, new=start.model is None, untied=settings.untied)
-    sequences = pack(tokenizer, train_texts, length, words=words)
+    sequences = pack(tokenizer, train_texts, length)
     if len(sequences) < settings.batch_size:
         raise InputError(
             f"batch_size={settings.batch_size}: must be at most {len(sequences)}, the number of sequences of {length} "
             "tokens that the texts fill. Use a smaller batch, shorter sequences or more texts."
         )
-    masking = masking_of(tokenizer, settings.mask_probability, words)
-    held_out_rows = masked_once(pack(tokenizer, held_out_texts, length, words=words), masking, settings.seed)
-    tokens = int(sequences.with_format("numpy")["attention_mask"][:].sum())
-    filled = round(tokens / (len(sequences) * length), 4)
+    masking = DataCollatorForLanguageModeling(tokenizer, mlm_probability=settings.mask_probability)
+    held_out_rows = masked_once(pack(tokenizer, held_out_texts, length), masking, settings.seed)
     digest = sha256("\0".join([*train_texts, "", *held_out_texts]).encode("utf-8", "surrogatepass")).hexdigest()
     metadata: dict[str, Any] = {
         "start": start.to_dict(),
         "settings": asdict(settings),
         "texts": {"sha256": digest, "train": len(train_texts), "held_out": len(held_out_texts)},
-        "sequences": {"train": len(sequences), "tokens": tokens, "filled": filled},
     }
     resumed = checkpoints.start_or_resume(output, metadata, resume=resume, force=force)
 
@@ -161,8 +164,6 @@ def pretrain(
     metadata |= {
         "new_weights": "all" if start.model is None else new_weights,
         "precision": precision,
-        "device": trainer.args.device.type,
-        "processes": trainer.args.world_size,
         "steps": outcome.steps,
         "held_out_loss": outcome.loss,
         "held_out_accuracy": outcome.accuracy,
@@ -271,8 +272,8 @@ class MaskedTrainer(Trainer):
     """transformers' trainer, with masks drawn at each step and logits of the masked tokens only.
 
     Args:
-        masking: from `masking_of`. Its masks come from torch's random numbers, whose state is in every checkpoint, so
-            a resumed run has the same masks as an uninterrupted one. Rows with labels retain their masks.
+        masking: transformers' collator. Its masks come from torch's random numbers, whose state is in every
+            checkpoint, so a resumed run has the same masks as an uninterrupted one. Rows with labels retain theirs.
         note: called with a line about each validation.
     """
 

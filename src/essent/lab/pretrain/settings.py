@@ -80,7 +80,6 @@ class Pretraining:
         warmup: Share of the steps in which the learning rate increases from 0.
         mask_probability: Probability that a token is predicted. Of these tokens 80 % are masked, 10 % are replaced by
             a random token and 10 % are unchanged.
-        whole_words: Choose words instead of tokens; all tokens of a word are masked.
         frames: Share of the texts that are put into frames such as '" … " is about … .', so that prompts work.
         untied: Train a separate output matrix instead of sharing the embedding table (PromptBERT, App. A.2).
         precision: Arithmetic in float32 or bfloat16 (mixed precision). Default: bfloat16 if the device supports it.
@@ -92,7 +91,7 @@ class Pretraining:
 
     Example:
         >>> from essent.lab.pretrain import Pretraining
-        >>> settings = Pretraining(epochs=3, whole_words=True)
+        >>> settings = Pretraining(epochs=3, frames=0.7)
         >>> settings.batch_size, settings.mask_probability
         (64, 0.15)
     """
@@ -104,7 +103,6 @@ class Pretraining:
     learning_rate: float = 3e-4
     warmup: float = 0.05
     mask_probability: float = 0.15
-    whole_words: bool = False
     frames: float = 0.0
     untied: bool = False
     precision: str | None = None

@@ -22,7 +22,6 @@ from essent.tasks.result import Result, library_versions, plain
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-TOLERANCE = 1.0  # a difference up to this, or within the interval, counts as agreement
 NORMAL_95 = 1.96
 
 
@@ -91,8 +90,8 @@ class Measured:
 
     @property
     def difference(self) -> float | None:
-        """Measured minus published; None if one of them is missing or the published one covers other tasks."""
-        if self.score is None or self.cell.published is None or self.cell.published.over_all:
+        """Measured minus published; None if one of them is missing."""
+        if self.score is None or self.cell.published is None:
             return None
         return self.score.value - self.cell.published.value
 
@@ -130,15 +129,11 @@ def agrees(measured: Measured) -> bool | None:
 
     For figures up to 1 (cosines) the largest difference is 0.01. None if nothing was measured.
     """
-    if measured.difference is None or measured.score is None:
+    published, score = measured.cell.published, measured.score
+    if measured.difference is None or published is None or score is None:
         return None
-    return bool(abs(measured.difference) <= np.fmax(_tolerance(measured), measured.score.half_width))
-
-
-def _tolerance(measured: Measured) -> float:
-    """Return the largest difference that counts as agreement; figures up to 1 are cosines."""
-    published = measured.cell.published
-    return TOLERANCE / 100 if published is not None and abs(published.value) <= 1 else TOLERANCE
+    tolerance = 0.01 if abs(published.value) <= 1 else 1.0
+    return bool(abs(measured.difference) <= np.fmax(tolerance, score.half_width))
 
 
 def render(done: Reproduction) -> RichTable:
@@ -182,8 +177,6 @@ def _cell(outcome: Measured | None) -> Any:
         return Text.assemble("–\n", (printed, "dim"))
     width = outcome.score.half_width
     measured = f"{outcome.score.value:.{digits}f}" + ("" if math.isnan(width) else f" ±{width:.{digits}f}")
-    if outcome.difference is None:
-        return Text.assemble(measured, "\n", (f"{printed} of {published.over_all}", "dim"))
     difference = f" ({outcome.difference:+.{digits}f})", "green" if agrees(outcome) else "yellow"
     return Text.assemble(measured, "\n", (printed, "dim"), difference)
 
@@ -199,16 +192,12 @@ def settings_of(done: Reproduction) -> list[str]:
         if outcome.score is not None and (recipe := _described(outcome)):
             columns_by_setting.setdefault(f"{outcome.cell.row}: {recipe}", []).append(outcome.cell.column)
     lines += [f"{setting} [{', '.join(columns)}]" for setting, columns in columns_by_setting.items()]
-    over_all = {outcome.cell.published.over_all for outcome in done.cells if outcome.cell.published} - {0}
-    lines += [f'Figures "of {number}" are the paper\'s means over all {number} tasks.' for number in over_all]
     if done.corpus:
         lines.append(f"Corpus: {done.corpus} texts; in the paper {table.corpus}.")
     lines += [f"{task}: {source['source']} (sha256 {source['sha256'][:12]})" for task, source in done.sources.items()]
     not_run = [outcome for outcome in done.cells if outcome.cell.published is not None and outcome.score is None]
     problems = Counter(outcome.problem for outcome in not_run)
     lines += [f"Not run: {count} cells, {problem}." for problem, count in problems.items()]
-    if any(outcome.problem.startswith("no data") and len(outcome.cell.settings["tasks"]) > 1 for outcome in done.cells):
-        lines.append("Use --only-tasks for means over the tasks that have data.")
     return lines
 
 
@@ -230,16 +219,15 @@ def summary(done: Reproduction) -> str:
     Example:
         >>> from essent.lab.reproduce import find_table, run_table, summary
         >>> print(summary(run_table(find_table("heros-1"), {})))
-        Nothing can be compared: no cell has both a measured and a published figure over the same tasks.
+        Nothing can be compared: no cell has both a measured and a published figure.
     """
     compared = [outcome for outcome in done.cells if outcome.difference is not None]
     if not compared:
-        return "Nothing can be compared: no cell has both a measured and a published figure over the same tasks."
-    tolerances = " or ".join(f"{tolerance:g}" for tolerance in sorted(set(map(_tolerance, compared)), reverse=True))
+        return "Nothing can be compared: no cell has both a measured and a published figure."
     agreeing = sum(bool(agrees(outcome)) for outcome in compared)
     return (
-        f"{agreeing} of {len(compared)} cells agree (difference up to {tolerances}, or the published figure within the "
-        "interval)."
+        f"{agreeing} of {len(compared)} cells agree (difference up to 1, or 0.01 for cosines, or the published figure "
+        "within the interval)."
     )
 
 
@@ -248,7 +236,6 @@ def to_dict(done: Reproduction) -> dict[str, Any]:
     cells = []
     for outcome in done.cells:
         cell, score, published = outcome.cell, outcome.score, outcome.cell.published
-        tasks = list(cell.settings.get("tasks", ()))
         cells.append(
             {
                 "block": cell.block,
@@ -256,8 +243,7 @@ def to_dict(done: Reproduction) -> dict[str, Any]:
                 "column": cell.column,
                 "published": published and published.value,
                 "published_spread": published and published.spread,
-                "published_over": published and (published.over_all or len(tasks) or None),
-                "tasks": tasks,
+                "tasks": list(cell.settings.get("tasks", ())),
                 "measured": score and score.value,
                 "half_width": score and score.half_width,
                 "difference": outcome.difference,

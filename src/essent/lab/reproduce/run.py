@@ -56,7 +56,6 @@ def run_table(
     batch_size: int = 32,
     progress: bool = False,
     cache: str | Path | None = None,
-    contexts: str | Path | None = None,
     report: Callable[[str], None] = lambda line: None,
     **options: Any,
 ) -> Reproduction:
@@ -71,9 +70,7 @@ def run_table(
         most_seeds: maximum number of seeds of random embeddings.
         batch_size: size of a batch: 32 holds as many tokens as 32 texts of 64 tokens.
         progress: show progress bars.
-        cache: a folder that retains pooled vectors for later runs.
-        contexts: a folder of token vectors averaged over a corpus (`essent distill --contexts`), for the columns Avg.
-            and BERT + Avg.; None averages over `corpus`.
+        cache: a folder that retains pooled vectors and averaged token vectors for later runs.
         report: called with a line about each step.
         options: SentenceTransformer's keyword arguments.
 
@@ -96,24 +93,27 @@ def run_table(
     }
     passes = {"batch_size": batch_size, "progress": progress, "options": options}
     with tempfile.TemporaryDirectory(prefix="essent-reproduce-") as folder:
-        run = _Run(by_role, data, list(corpus or []), passes, report, Path(cache or folder), contexts)
-        jobs = [run.plan(cell, most_seeds) for cell in table.cells() if rows(cell.row) and columns(cell.column)]
-        roles = {job.cell.settings["model"] for job in jobs if not job.problem}
-        used = {role: names for role, names in by_role.items() if role in roles}
+        run = _Run(data, list(corpus or []), most_seeds, passes, report, Path(cache or folder))
+        jobs = [run.plan(cell, by_role) for cell in table.cells() if rows(cell.row) and columns(cell.column)]
+        jobs_by_role: dict[str, list[_Job]] = {role: [] for role in by_role}
+        for job in jobs:
+            if not job.problem:
+                jobs_by_role[job.cell.settings["model"]].append(job)
+        used = {role: names for role, names in by_role.items() if jobs_by_role[role]}
         for role, names in used.items():
             for model in names:
-                run.score(model, [job for job in jobs if not job.problem and job.cell.settings["model"] == role])
+                run.score(model, [job for job in jobs_by_role[role] if not job.problem])
     return Reproduction(table, tuple(map(_measured, jobs)), used, run.sources, len(run.corpus))
 
 
 @dataclass
 class _Job:
-    """A cell with its recipes, one per seed, its tasks, and its score per model, or the problem that prevents it."""
+    """A cell, the keys of its tasks, its number of seeds, and its score per model, or why it cannot be run."""
 
     cell: Cell
     problem: str = ""
-    recipes: list[Recipe] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
+    seeds: int = 1
     scores: list[Score] = field(default_factory=list)
 
 
@@ -121,53 +121,38 @@ def _measured(job: _Job) -> Measured:
     if job.problem:
         return Measured(job.cell, problem=job.problem)
     score = over_checkpoints(job.scores, job.cell.settings.get("statistic", "mean"))
-    return Measured(job.cell, score, seeds=len(job.recipes))
+    return Measured(job.cell, score, seeds=job.seeds)
 
 
 @dataclass
 class _Run:
-    """The inputs of `run_table`, and what its cells share: tasks, measurements, averaged token vectors."""
+    """The inputs of `run_table`, and what its cells share: tasks and measurements."""
 
-    models: Mapping[str, Sequence[str]]
     data: str | Path | None
     corpus: list[str]
+    most_seeds: int | None
     passes: dict[str, Any]  # keyword arguments of Bench
     report: Callable[[str], None]
     cache: Path
-    contexts: str | Path | None
-    averages: str | DataError | None = None  # see `_averaged`
     tasks: dict[str, Any] = field(default_factory=dict)  # None for a task without data
     sources: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     shared: dict[tuple[str, ...], Any] = field(default_factory=dict)  # measurements that several cells use
 
-    def plan(self, cell: Cell, most_seeds: int | None) -> _Job:
+    def plan(self, cell: Cell, models: Mapping[str, Sequence[str]]) -> _Job:
         """Return the job of a cell, with the problem if it cannot be run."""
-        settings = cell.settings
+        settings, role = cell.settings, str(cell.settings.get("model"))
+        if cell.missing or role not in models:
+            return _Job(cell, cell.missing or f"no model given for {role}")
+        sources = (settings.get("fit"), settings.get("counts"))
+        if not self.corpus and (cell.reads_contexts or "corpus" in sources or settings.get("measure") in OF_A_CORPUS):
+            return _Job(cell, "no corpus given")
+        lowercase = settings.get("lowercase", ())
         try:
-            self._check(cell)
-            lowercase = settings.get("lowercase", ())
             tasks = [self._load(name, name in lowercase) for name in settings.get("tasks", ())]
-            contexts = self._averaged(self.models[settings["model"]][0]) if cell.reads_contexts else ""
         except DataError as error:
             return _Job(cell, str(error))
-        limits = [settings.get("most_seeds"), most_seeds, settings.get("seeds", 1)]
-        seeds = range(min(limit for limit in limits if limit is not None))
-        recipes = [recipe for seed in seeds if (recipe := cell.recipe(seed, contexts)) is not None]
-        return _Job(cell, "", recipes, tasks)
-
-    def _check(self, cell: Cell) -> None:
-        """Raise DataError if a cell cannot be run, without checking its tasks."""
-        settings, role = cell.settings, str(cell.settings.get("model"))
-        sources = (settings.get("fit"), settings.get("counts"))
-        reads_corpus = settings.get("measure") in OF_A_CORPUS or "corpus" in sources
-        if cell.missing or role not in self.models:
-            raise DataError(cell.missing or f"no model given for {role}")
-        if cell.reads_contexts and not (self.contexts or self.corpus):
-            raise DataError("no averaged token vectors and no corpus given")
-        if cell.reads_contexts and len(self.models[role]) > 1:
-            raise DataError("averaged token vectors belong to one model, several were given")
-        if reads_corpus and not self.corpus:
-            raise DataError("no corpus given")
+        limits = (settings.get("most_seeds"), self.most_seeds, settings.get("seeds", 1))
+        return _Job(cell, "", tasks, min(limit for limit in limits if limit is not None))
 
     def _load(self, name: str, lowercase: bool) -> str:
         """Load a task's data into `tasks`, once, and return its key; raise DataError if there are none."""
@@ -184,19 +169,8 @@ class _Run:
             raise DataError(f"no data for {name}")
         return key
 
-    def _averaged(self, model: str) -> str:
-        """Return the folder of averaged token vectors, as written in `avg:`; raise DataError if there are none."""
-        if self.averages is None:
-            try:
-                self.averages = AverageTable.of(self.contexts or self._average(model)).place.rpartition("@")[0]
-            except EssentError as error:
-                self.averages = DataError(f"no averaged token vectors: {_first_line(error)}")
-        if isinstance(self.averages, DataError):
-            raise self.averages
-        return self.averages
-
-    def _average(self, model: str) -> Path:
-        """Average the token vectors over the corpus, unless they are cached."""
+    def _average(self, model: str) -> str:
+        """Return the folder of token vectors averaged over the corpus, as written in `avg:`; write it unless cached."""
         backbone = load(model, [Recipe()], self.passes["options"]).backbone
         layers = sorted({1, backbone.last})
         self.report(f"{model}: averaging token vectors of layers {layers} over {len(self.corpus)} texts")
@@ -205,66 +179,67 @@ class _Run:
         if not folder.is_dir():
             passes = {name: self.passes[name] for name in ("batch_size", "progress")}
             average_contexts(backbone, self.corpus, layers=layers, **passes)[0].save(folder)
-        return folder
+        return AverageTable.of(folder).place.rpartition("@")[0]
 
     def score(self, model: str, jobs: Sequence[_Job]) -> None:
         """Score all jobs on one model."""
         try:
             capabilities = read_capabilities(model, self.passes["options"])
+            contexts = self._average(model) if any(job.cell.reads_contexts for job in jobs) else ""
         except EssentError as error:
             self.report(f"{model}: {error}")
             for job in jobs:
                 job.problem = "model not loaded"
             return
-        groups: dict[tuple[str, str], list[_Job]] = defaultdict(list)  # jobs that learn from the same texts
+        groups: dict[tuple[str, str], list[tuple[_Job, list[Recipe]]]] = defaultdict(list)  # by texts to learn from
         for job in jobs:
             settings = job.cell.settings
+            recipes = [recipe for seed in range(job.seeds) if (recipe := job.cell.recipe(seed, contexts)) is not None]
             try:
-                for recipe in job.recipes:
+                for recipe in recipes:
                     check_recipe(recipe, capabilities)
                 if measure := settings.get("measure"):
                     self.report(f"{model}: {job.cell.row}, {job.cell.column}")
-                    job.scores.append(Score(float(self._measure(measure, model, job))))
+                    job.scores.append(Score(float(self._measure(measure, model, job, recipes))))
                 else:
-                    groups[settings.get("fit", "task"), settings.get("counts", "task")].append(job)
+                    groups[settings.get("fit", "task"), settings.get("counts", "task")].append((job, recipes))
             except EssentError as error:
                 job.problem = f"not on this model: {_first_line(error)}"
         for sources, group in groups.items():
-            recipes = list(dict.fromkeys(recipe for job in group for recipe in job.recipes))
-            bench = Bench(model, recipes, cache=self.cache, **self.passes)
+            distinct = list(dict.fromkeys(recipe for _, recipes in group for recipe in recipes))
+            bench = Bench(model, distinct, cache=self.cache, **self.passes)
             fit_texts, count_texts = (self.corpus if source == "corpus" else None for source in sources)
             scores: dict[tuple[Recipe, str], Score] = {}
-            for name in dict.fromkeys(name for job in group for name in job.tasks):
-                self.report(f"{model}: {name}, {len(recipes)} recipes")
+            for name in dict.fromkeys(name for job, _ in group for name in job.tasks):
+                self.report(f"{model}: {name}, {len(distinct)} recipes")
                 task = self.tasks[name]
                 for recipe, vectors in bench.vectors(task.texts(), fit_texts, count_texts):  # each text encoded once
                     scores[recipe, name] = score_of(task.score_vectors(vectors))
-            for job in group:
-                by_seed = [mean_over_tasks([scores[recipe, name] for name in job.tasks]) for recipe in job.recipes]
+            for job, recipes in group:
+                by_seed = [mean_over_tasks([scores[recipe, name] for name in job.tasks]) for recipe in recipes]
                 job.scores.append(mean_over_seeds(by_seed))
 
-    def _measure(self, measure: str, model: str, job: _Job) -> float:
+    def _measure(self, measure: str, model: str, job: _Job, recipes: Sequence[Recipe]) -> float:
         """Compute one of `MEASURES`. Cells that share a measurement compute it once per model and tasks."""
         options = self.passes["options"]
         if measure in COSINES:
-            ((_, vectors),) = Bench(model, job.recipes[:1], **self.passes).vectors(self.corpus, None, None)
+            ((_, vectors),) = Bench(model, recipes[:1], **self.passes).vectors(self.corpus, None, None)
             return average_cosine(vectors, self_pairs=measure.endswith("with-self"))
         if measure == "token-cosine":
             return average_cosine(backbone_of(model, **options).static_table.detach().float().cpu().numpy())
         kind, _, coefficient = ("overlap", "", "") if measure in OVERLAPS else measure.partition("-")
-        key = (kind, model, *job.tasks)
+        key, tasks = (kind, model, *job.tasks), [self.tasks[name] for name in job.tasks]
         if key not in self.shared:
-            tasks = [self.tasks[name] for name in job.tasks]
             if kind == "impact":
                 self.shared[key] = impact_agreement(model, self.corpus, **options)
             elif kind == "head":
                 texts = [text for task in tasks for text in task.texts()]
                 self.shared[key] = head_agreement(model, texts, frequency_texts=self.corpus, **options)
             else:
+                pairs = [pair[:2] for task in tasks for pair in task.pairs]
                 tokenizer = backbone_of(model, **options).tokenizer
                 self.shared[key] = lexical_overlap(
-                    [pair[:2] for task in tasks for pair in task.pairs],
-                    lambda text: tokenizer(text, add_special_tokens=False)["input_ids"],
+                    pairs, lambda text: tokenizer(text, add_special_tokens=False)["input_ids"]
                 )
         if kind == "overlap":
             return float(self.shared[key][OVERLAPS[measure]])
