@@ -29,7 +29,6 @@ RESULTS = (
     "held-out texts. Speeds were measured on this machine, on texts of mixed length."
 )
 GAINS = "Points gained over the best encoder before the step, paired, with their 95 % interval."
-SUGGESTED = (1, 2, 3, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720)  # minutes
 
 
 # -- before a run -----------------------------------------------------------------------------------------------------
@@ -134,9 +133,9 @@ def _unused(run: Run) -> Iterator[str]:
 
 
 def suggested(seconds: float) -> str:
-    """Return a budget of at least so many seconds, such as "20m" or "13h"."""
-    minutes = next((minutes for minutes in SUGGESTED if 60 * minutes >= seconds), None)
-    return f"{math.ceil(seconds / 3600)}h" if minutes is None else f"{minutes}m"
+    """Return a budget of at least so many seconds, such as "17m" or "13h"."""
+    minutes = math.ceil(seconds / 60)
+    return f"{minutes}m" if minutes <= 120 else f"{math.ceil(seconds / 3600)}h"
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------
