@@ -41,11 +41,11 @@ def kill_behind(step: str) -> None:
     """Before what the step behind it has computed is written."""
     original, finished = Run.step, []
 
-    def watched(self: Run, name: str, compute: Callable[..., Any], **arguments: Any) -> Any:
+    def watched(self: Run, name: str, compute: Callable[..., Any], planned: Any) -> Any:
         last = finished[-1:] == [step]
         finished.append(name)
-        killed = lambda *inputs, **named: kill(compute(*inputs, **named))  # noqa: E731
-        return original(self, name, killed if last else compute, **arguments)
+        killed = lambda *inputs: kill(compute(*inputs))  # noqa: E731
+        return original(self, name, killed if last else compute, planned)
 
     Run.step = watched
 

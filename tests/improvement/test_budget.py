@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -20,7 +19,6 @@ from essent.improvement.budget import (
     PAIRED,
     PROMPT_PASSES,
     plan_encoder,
-    plan_larger_search,
     plan_search,
     plan_static,
     plan_timing,
@@ -30,9 +28,10 @@ from essent.improvement.budget import (
     share_of,
 )
 from essent.improvement.metric import Inputs, Metric
-from essent.improvement.plan import SHARES, parse_budget, space_of
+from essent.improvement.plan import SHARES, parse_budget, space_of, time_tasks
 from essent.improvement.results import smallest_good
-from essent.improvement.run import FORMAT, Journal, Run
+from essent.improvement.run import Run
+from essent.improvement.steps import choose_by_search
 from essent.model.capabilities import ModelCapabilities
 from essent.model.loading import read_capabilities
 from essent.tasks.clusters import ClusterTask
@@ -41,26 +40,23 @@ from essent.tasks.pairs import PairTask
 from selection_samples import WORDS
 
 SPEED = {"seconds": 0.01, "tokens": 20.0, "scoring": 0.0, "measured": 10.0, "tested": 5.0, "step": 2.0}
+SPEED |= {"references": 0.0, "pace": 1.0}
 MODEL = ModelCapabilities("bert", layers=6, attention_heads=12, mask=False)
 TEXTS = tuple(f"text {number}" for number in range(4000))
+HELD_OUT = tuple(f"held out {number} of these texts" for number in range(100))
 
 
 @pytest.fixture
-def run_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A run with a budget of 1,000 seconds, of which some are spent, on a clock that stands still."""
-    monkeypatch.setattr(machine, "elapsed", lambda: 0.0)
+def run_at(tmp_path: Path) -> Any:
+    """A run with a budget of 1,000 seconds, of which some are spent."""
 
     def make(spent: float, tasks: tuple[Any, ...] = (), **speed: float) -> Run:
         plan = {"steps": [*SHARES], "why": "", "own": "mean", "capabilities": asdict(MODEL), "engine": None}
         plan |= {"speed": {**SPEED, **speed}, "candidates": [{"seed": seed} for seed in range(8)], "seconds": spent}
-        plan["fitted"] = 1000
-        (tmp_path / ".work").mkdir(exist_ok=True)
-        entries = {"identity": {"format": FORMAT}, "plan": plan}
-        (tmp_path / ".work" / "journal.json").write_text(json.dumps(entries), "utf-8")
+        plan |= {"fitted": 1000, "measured": [1000, 1000]}
         model: Any = type("Model", (), {"tokenizer": range(1000)})
-        inputs, unused = Inputs(TEXTS, (), tasks, ()), None
-        journal = Journal(tmp_path, {}, force=False)
-        return Run(journal, model, inputs, unused, {"seconds": 1000.0}, "teacher", False, print)
+        settings = {"seconds": 1000.0, "use": "similarity", "seed": 0}
+        return Run(tmp_path, {"plan": plan}, model, Inputs(TEXTS, HELD_OUT, tasks, ()), settings, 0.0, False, print)
 
     return make
 
@@ -84,7 +80,7 @@ def test_a_step_has_its_share_of_what_is_left(run_at: Any) -> None:
     assert share_of(run, "search") == pytest.approx(rest * 0.2 / 0.82)
     assert share_of(run, "search", trained=False) > 3 * share_of(run, "search")
     assert share_of(run, "train") > rest - 100  # everything
-    run.untrained = "why not"
+    run.skipped["training"] = "why not"
     assert share_of(run, "search") == pytest.approx(share_of(run_at(200.0), "search", trained=False))
     assert share_of(run_at(2000.0), "encoder") == 0
 
@@ -96,13 +92,16 @@ def test_the_last_steps_keep_their_time_until_they_run(run_at: Any) -> None:
     assert share_of(run_at(1000.0 - sum(set_aside) - MARGIN * 1000 - 7.0), "train") == pytest.approx(7.0)
 
 
-def test_the_journal_measures_the_seconds_of_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step may return its plan, which has the seconds of planning."""
-    times = iter([0.0, 10.0, 17.0])
+def test_the_journal_counts_all_seconds(run_at: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those between two steps count too. A step may return its plan, and a resumed run repeats what is written."""
+    times = iter([10.0, 17.0])
     monkeypatch.setattr(machine, "elapsed", lambda: next(times))
-    journal = Journal(tmp_path, {}, force=False)
-    journal.folder.mkdir()
-    assert journal.once("train", lambda: {"seconds": 0.5, "steps": 8}) == {"seconds": 7.0, "steps": 8}
+    (tmp_path / ".work").mkdir()
+    run = run_at(100.0)
+    assert run.once("search", lambda: {"seconds": 0.5, "steps": 8}) == {"seconds": 10.0, "steps": 8}
+    assert run.once("search", lambda: {"steps": 9})["steps"] == 8
+    run.once("train", dict)
+    assert (run.spent, run.remaining) == (117.0, 883.0)
 
 
 @pytest.mark.parametrize(
@@ -113,12 +112,6 @@ def test_the_smallest_good_table(scores: tuple[float, ...], name: str) -> None:
     assert smallest_good(dict(zip("abcd", scores, strict=False))) == name
 
 
-def test_a_resumed_run_repeats_a_decision(run_at: Any) -> None:
-    run = run_at(0.0)
-    for text in ("first", "second"):
-        assert run.decide("search", lambda _, text: {"text": text, "why": ""}, text)["text"] == "first"
-
-
 @pytest.mark.parametrize(
     ("seconds", "trials", "rungs"),
     [(700.0, 8, [32, 64, 128]), (500.0, 8, [16, 32, 64]), (300.0, 4, [32, 64]), (60.0, 2, [16]), (20.0, 1, [])],
@@ -126,9 +119,10 @@ def test_a_resumed_run_repeats_a_decision(run_at: Any) -> None:
 def test_trials_fit_their_time(run_at: Any, with_share: Any, seconds: float, trials: int, rungs: list[int]) -> None:
     """8 trials of 16, 4 of 16 and 2 of 32 more steps are 256 steps of a second, and 14 measurements of 10."""
     with_share(seconds)
-    planned = plan_trials(run_at(0.0), 1.0)
+    run = run_at(0.0)
+    planned = plan_trials(run, 1.0)
     assert (len(planned["settings"]), planned["rungs"]) == (trials, rungs)
-    assert bool(planned["missing"]) == (trials < 8)
+    assert ("trials" in run.missing) == (trials < 8)
 
 
 def test_there_are_no_trials_if_training_needs_their_time(run_at: Any, with_share: Any) -> None:
@@ -161,18 +155,32 @@ def test_training_steps_fit_their_time(run_at: Any, with_share: Any) -> None:
     assert "24 steps would take 96 s, but only" in plan_train(run_at(900.0), 4.0, 0, 120, 0)["why"]
 
 
-def test_a_search_is_repeated_if_it_can_be_larger(run_at: Any) -> None:
+def test_a_search_is_repeated_if_it_can_be_larger(run_at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It took a fifth of the expected time: the rest of its share is enough for more texts."""
+    searched: list[dict[str, Any]] = []
+
+    def step(run: Run, name: str, compute: object, planned: dict[str, Any]) -> dict[str, Any]:
+        searched.append(planned)
+        speed = {**run.speed, "pace": 0.2}
+        return {"name": "mean", "gains": False, "seconds": 12.0, "speed": speed}
+
+    monkeypatch.setattr(Run, "step", step)
+    monkeypatch.setattr(Run, "gained", lambda *unused, **fields: None)
+    monkeypatch.setattr(Metric, "difference", lambda *unused: (0.0, 0.0, 0.0))
     run = run_at(0.0)
-    planned = plan_search(run, 60.0)
-    assert (planned["space"], "a search of the space 'auto' on 4000 texts" in planned["missing"]) == ("heads", True)
-    run.searched = {**planned, "pace": 0.2, "ratio": 1.0, "measured": 10.0}
-    larger = plan_larger_search(run, 48.0)
-    assert (larger["space"], larger["texts"] > 1200, larger["why"]) == ("auto", True, "")
-    run.searched["pace"] = 1.0
-    assert plan_larger_search(run, 48.0)["why"] == "there is no time for a larger search"
-    run.searched["missing"] = ""
-    assert plan_larger_search(run, 480.0)["why"] == "all recipes were searched on all data"
+    choose_by_search(run, "search", 60.0)
+    assert searched[0]["space"] == "heads"
+    assert "a search of the space 'auto' on 4000 texts" in run.missing["search"][0]
+    run.speed["pace"] = 1.0
+    choose_by_search(run, "search again", 48.0)  # no time for a larger one
+    assert len(searched) == 1
+    run.speed["pace"] = 0.2
+    choose_by_search(run, "search again", 48.0)
+    assert (searched[1]["space"], searched[1]["texts"] > 1200) == ("auto", True)
+    choose_by_search(run, "search again", 480.0)
+    assert searched[2]["texts"] == 4000
+    choose_by_search(run, "search again", 4800.0)  # all recipes were searched on all data
+    assert (len(searched), run.missing) == (3, {})
 
 
 def test_what_is_left_fits_the_encoder_on_more_texts(run_at: Any) -> None:
@@ -182,9 +190,10 @@ def test_what_is_left_fits_the_encoder_on_more_texts(run_at: Any) -> None:
 
 def test_static_tables_need_some_texts(run_at: Any, with_share: Any) -> None:
     with_share(85.0)
-    planned = plan_static(run_at(0.0))
+    run = run_at(0.0)
+    planned = plan_static(run)
     assert (planned["texts"], planned["unseen"], planned["why"]) == (2000, "alone", "")
-    assert planned["missing"] == "a static table from 4000 texts instead of 2000"
+    assert run.missing["static"][0] == "a static table from 4000 texts instead of 2000"
     assert plan_static(run_at(0.0, tokens=1.0, seconds=0.2))["unseen"] == "static"  # 200 s of 1,000
     with_share(5.0)
     assert "about 13 s, but only 10 s" in plan_static(run_at(990.0))["why"]
@@ -226,15 +235,12 @@ class SlowClusters(ClusterTask):
         return np.zeros(self.evidence_size)
 
 
-def test_seconds_of_measuring_an_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seconds_of_scoring_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "elapsed", lambda: SlowClusters.seconds)
     examples = tuple(Example((f"text {number}",), str(number % 2)) for number in range(40))
-    held_out = tuple(f"held out {number}" for number in range(400))
     pairs = PairTask.from_rows([(f"text {number}", f"text {number + 1}", number / 30) for number in range(30)], "pairs")
-    speed = Metric(Inputs((), held_out, (SlowClusters("slow", examples),), (pairs,)), 0, 1000, 1000).speed(8, 0.5)
-    assert speed["scoring"] == 1.0 / 40
-    assert speed["measured"] == pytest.approx(1.0 + 0.5 * (40 + 333))
-    assert speed["tested"] == pytest.approx((0.5 + speed["scoring"]) * 31)
+    assert time_tasks((SlowClusters("slow", examples), pairs), 8) == 1.0 / 40
+    assert time_tasks((pairs,), 8) == 0.0
 
 
 @pytest.mark.parametrize(("budget", "seconds"), [("90s", 90), ("1.5h", 5400), (" 2 m ", 120)])

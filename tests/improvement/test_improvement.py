@@ -83,14 +83,15 @@ def test_by_judgements(improved: Improved) -> None:
 
 
 def test_the_same_command_computes_nothing_and_another_is_refused(
-    improved: Improved, bert: Path, small: None, monkeypatch: pytest.MonkeyPatch
+    improved: Improved, bert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    make_small(monkeypatch.setattr, trials=1)
     original = Run.step
 
-    def refuse(run: Run, folder: Path) -> Any:
+    def refuse(run: Run, folder: Path, planned: Any) -> Any:
         raise AssertionError(folder)
 
-    monkeypatch.setattr(Run, "step", lambda self, name, compute, **arguments: original(self, name, refuse))
+    monkeypatch.setattr(Run, "step", lambda self, name, compute, planned: original(self, name, refuse, planned))
     before = digests(improved.folder, "encoder", "static")
     arguments = {"data": duplicates(60), "output": improved.folder, "test": duplicates(30, 7), "options": CPU}
     assert essent.improve(str(bert), TEXTS, goal="size", **arguments).results == improved.results
@@ -174,10 +175,11 @@ def test_without_labels(bert: Path, small: None, tmp_path: Path, monkeypatch: py
     total_gain = sum(gain.difference for gain in improvement.gains if gain.kept)
     assert improvement.results[0].score == pytest.approx(improvement.before[0] + total_gain, abs=1.5)
     assert any("in measured cases of such choices: similarity +" in note for note in improvement.notes)
-    model = tmp_path / "out" / ".work" / "model"
-    assert read_json(model / "training.json")["best_step"] is None  # the last one
     done = improvement.metadata["steps"]
-    prefix = f"trained for {done['train']['steps']} steps"
+    steps_done = done["train"]["steps"]
+    model = tmp_path / "out" / ".work" / f"model-{steps_done}"
+    assert read_json(model / "training.json")["best_step"] is None  # the last one
+    prefix = f"trained for {steps_done} steps"
     assert {f"{prefix}: mean", f"{prefix}: {done['search']['name']}"} <= {*done["train"]["measured"]}
     optimized, gain, worth, *_ = improvement.overview
     assert optimized == "Optimized: the similarity of sentences, without labels, by the criterion teacher."

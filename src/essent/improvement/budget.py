@@ -2,12 +2,12 @@
 
 A step is planned when it begins, from what is then left of the budget. The last steps (encoder, static table, graph)
 have a limited cost, which is set aside. The other steps share the rest: if one takes less or more, the later ones have
-more or less. Speeds are measured again as the steps run (`Run.speed`, `Run.pace`).
+more or less. Speeds are measured again as the steps run (`Run.speed`). Plans read no clock but the seconds of finished
+steps in the journal, so that a resumed run repeats them.
 """
 
 from __future__ import annotations
 
-import math
 from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -54,12 +54,12 @@ def share_of(run: Run, step: str, *, trained: bool = True) -> float:
     Args:
         trained: whether the model may still be trained.
     """
-    steps, budget = [name for name in run.steps if trained or name not in ("trials", "train")], run.settings["seconds"]
+    untrained = ("trials", "train") if "training" in run.skipped or not trained else ()
+    steps, budget = [name for name in run.plan["steps"] if name not in untrained], run.settings["seconds"]
     following = steps[steps.index(step) + 1 :]
     set_aside = sum(min(seconds_of_last(run, name), budget * SHARES[name]) for name in following if name in LAST)
-    sharing = [SHARES[name] for name in (step, *following) if name == step or name not in LAST]
-    seconds = run.remaining - set_aside - MARGIN * budget
-    return float(max(seconds, 0.0) * SHARES[step] / sum(sharing))
+    sharing = SHARES[step] + sum(SHARES[name] for name in following if name not in LAST)
+    return float(max(run.remaining - set_aside - MARGIN * budget, 0.0) * SHARES[step] / sharing)
 
 
 def share_of_search(run: Run) -> float:
@@ -83,44 +83,32 @@ def plan_search(run: Run, seconds: float) -> dict[str, Any]:
     """Plan the largest space that can be searched in `seconds`, or the smallest space on fewer texts or labels.
 
     Returns:
-        `space`, number of `texts` and `units`; `share`, the seconds given; `expected`, the cost by `Run.speed` alone;
-        `missing`, what a longer search would add; `missing_seconds`, its cost.
+        `space`, number of `texts` and `units`; `expected`, the seconds that it will take; `missing`, what the largest
+        search would add, and its seconds; None if this is the largest.
     """
-    inputs, capabilities, total, seconds = run.inputs, run.capabilities, _texts_of_search(run), max(seconds, 0.0)
-    spaces = ("static",) if capabilities.only_static else ("auto", "small", "heads", "tiny")
+    inputs, total = run.inputs, _texts_of_search(run)
+    spaces = ("static",) if run.capabilities.only_static else ("auto", "small", "heads", "tiny")
     for space in spaces:
-        cost = _seconds_of_search(run, space)
-        affordable = int(seconds / max(cost * run.pace, 1e-9))
+        affordable = int(max(seconds, 0.0) / max(seconds_of_search(run, space), 1e-9))
         least = min(total, MIN_SEARCH_TEXTS * (1 if space == spaces[-1] else 2 if space == "heads" else 5))
         if affordable >= least:
             break
     count = min(total, max(affordable, least))
     units = sum(task.units for task in inputs.tasks)
     sampled = max(50, units * count // total) if inputs.tasks and count < total else None
-    text = f"search the space {space!r} on {f'{sampled} labels' if sampled else f'{count} texts'}"
-    planned = {"space": space, "texts": count, "units": sampled, "text": text}
-    planned |= {"share": seconds, "expected": cost * count}
-    missing, largest = "", _seconds_of_search(run, spaces[0]) * total
-    if (space, count) != (spaces[0], total):
-        data = "all labels" if inputs.tasks else f"{total} texts"
-        missing = f"a search of the space {spaces[0]!r} on {data} instead of {text.removeprefix('search the space ')}"
-    return {**planned, "missing": missing, "missing_seconds": largest * run.pace if missing else 0.0}
-
-
-def plan_larger_search(run: Run, seconds: float) -> dict[str, Any]:
-    """Plan a search in `seconds`; `why` is the reason if it would be hardly larger than the last one."""
-    larger = plan_search(run, seconds)
-    before, after = (_seconds_of_search(run, plan["space"]) * plan["texts"] for plan in (run.searched, larger))
-    complete = not run.searched["missing"]
-    why = "all recipes were searched on all data" if complete else "there is no time for a larger search"
-    return {**larger, "why": why if complete or after < LARGER * before else ""}
+    size = f"{space!r} on {f'{sampled} labels' if sampled else f'{count} texts'}"
+    planned = {"space": space, "texts": count, "units": sampled, "text": f"search the space {size}"}
+    planned["expected"] = seconds_of_search(run, space) * count
+    largest = f"{spaces[0]!r} on {'all labels' if inputs.tasks else f'{total} texts'}"
+    missing = (f"a search of the space {largest} instead of {size}", seconds_of_search(run, spaces[0]) * total)
+    return {**planned, "missing": missing if (space, count) != (spaces[0], total) else None}
 
 
 def _texts_of_search(run: Run) -> int:
     return len(texts_of(run.inputs.tasks)) or min(MAX_SEARCH_TEXTS, len(run.inputs.texts))
 
 
-def _seconds_of_search(run: Run, space: str) -> float:
+def seconds_of_search(run: Run, space: str) -> float:
     """Estimate the cost of a search per text."""
     speed, capabilities, labelled = run.speed, run.capabilities, bool(run.inputs.tasks)
     passes = PASSES[space]
@@ -130,7 +118,7 @@ def _seconds_of_search(run: Run, space: str) -> float:
     if speed["scoring"]:
         measured = 1.0 if labelled else min(1.0, MAX_TEXTS / _texts_of_search(run))  # share of the texts
         scoring = _number_of_recipes(space_of(space), capabilities) * speed["scoring"] * measured
-    return passes * speed["seconds"] * (1.0 if labelled else PAIRED) + scoring
+    return speed["pace"] * (passes * speed["seconds"] * (1.0 if labelled else PAIRED) + scoring)
 
 
 @cache  # takes seconds for a large space, and is read for every plan
@@ -145,40 +133,34 @@ def plan_timing(run: Run) -> dict[str, Any]:
     """
     step_seconds, left = run.speed["step"], share_of(run, "train")
     steps = min(TIMED_STEPS, max(MIN_TIMED, int(TIMED_SHARE * left / max(step_seconds, 1e-9))))
-    why = f"{steps} steps of training would take about {duration(steps * step_seconds)}, but {_left(left)}"
-    return {
-        "steps": steps,
-        "text": f"time {steps} steps of training",
-        "why": why if steps * step_seconds > left else "",
-        "missing_seconds": MIN_STEPS * step_seconds,
-    }
+    why = ""
+    if steps * step_seconds > left:
+        why = f"{steps} steps of training would take about {duration(steps * step_seconds)}, but {_left(left)}"
+        run.missing["train"] = ("training", MIN_STEPS * step_seconds)
+    return {"steps": steps, "text": f"time {steps} steps of training", "why": why}
 
 
 def plan_trials(run: Run, step_seconds: float) -> dict[str, Any]:
-    """Plan trials with successive halving; if the training needs the time, one setting without trials."""
-    speed, settings, seconds = run.speed, run.plan["candidates"], share_of(run, "trials")
+    """Plan trials with successive halving: the settings, and after how many steps the better half of them continues.
+
+    If there is no time, or the training needs it, there are no trials (no `rungs`).
+    """
+    settings, seconds = run.plan["candidates"], share_of(run, "trials")
+    largest, costs = min(TRIALS[0], len(settings)), dict[tuple[int, int], float]()
+    for count, scale in product(TRIALS, (2, 1)):
+        running = [max(1, min(count, largest) >> halvings) for halvings in range(count.bit_length() - 1)]
+        steps = scale * np.dot(running, np.diff([0, *RUNGS[: len(running)]]))
+        if count <= 2 * len(settings):
+            costs[count, scale] = float(steps * step_seconds + sum(running) * run.speed["measured"])
     if seconds * SHARES["train"] / SHARES["trials"] < MIN_STEPS * step_seconds:
         seconds = 0.0  # training needs the time
-    scales = [*product(TRIALS, (2, 1)), (1, 0)]
-    schedules = [(count, [scale * rung for rung in RUNGS[: count.bit_length() - 1]]) for count, scale in scales]
-    costs = []
-    for count, rungs in schedules:
-        running = [max(1, min(count, len(settings)) >> halvings) for halvings in range(len(rungs))]
-        cost = np.dot(running, np.diff([0, *rungs])) * step_seconds + sum(running) * speed["measured"]
-        costs.append(float(cost) if count <= 2 * len(settings) else math.inf)
-    chosen = next(number for number, cost in enumerate(costs) if cost <= seconds)  # the last one costs nothing
-    (count, rungs), largest = schedules[chosen], min(TRIALS[0], len(settings))
-    text = f"{len(settings[:count])} training settings, the better half of them for up to {max(rungs, default=0)} steps"
-    missing = ""
-    if len(settings[:count]) < largest:
-        missing = f"trials of {largest} training settings instead of {len(settings[:count])}"
-    return {
-        "settings": settings[:count],
-        "rungs": rungs,
-        "text": text if rungs else "no time for trials",
-        "missing": missing,
-        "missing_seconds": next(cost for cost in costs[1::2] if cost < math.inf) if missing else 0.0,
-    }
+    count, scale = next((size for size, cost in costs.items() if cost <= seconds), (1, 0))
+    chosen, rungs = settings[:count], [scale * rung for rung in RUNGS[: count.bit_length() - 1]]
+    if len(chosen) < largest:
+        text = f"trials of {largest} training settings instead of {len(chosen)}"
+        run.missing["trials"] = (text, next(cost for (_, scale), cost in costs.items() if scale == 1))
+    text = f"{len(chosen)} training settings, the better half of them for up to {rungs[-1]} steps" if rungs else ""
+    return {"settings": chosen, "rungs": rungs, "text": text}
 
 
 def plan_train(run: Run, step_seconds: float, done: int, most: int, every: int) -> dict[str, Any]:
@@ -194,7 +176,7 @@ def plan_train(run: Run, step_seconds: float, done: int, most: int, every: int) 
         `steps`, with those of earlier rounds, of which `new` ones; `every`, steps between validations.
     """
     speed, seconds = run.speed, share_of(run, "train")
-    search = _seconds_of_search(run, "auto") * _texts_of_search(run) * run.pace
+    search = seconds_of_search(run, "auto") * _texts_of_search(run)
     seconds -= min(search, SEARCH_SHARE * seconds) + 2 * speed["measured"] + speed["references"] + speed["tested"]
     validated = speed["measured"] if run.inputs.tasks else 0.0  # labels compare checkpoints
     if not every:
@@ -233,31 +215,29 @@ def plan_encoder(run: Run) -> dict[str, Any]:
 def plan_static(run: Run) -> dict[str, Any]:
     """Plan the number of texts for static tables; `why` is the reason if even the minimum does not fit the budget."""
     speed, most, words = run.speed, min(MAX_DISTILLED, len(run.inputs.texts)), len(run.model.tokenizer)
-    per_text, seconds = STATIC_PASSES * speed["seconds"], share_of(run, "static")
-    count = int(min(most, max(MIN_SEARCH_TEXTS, (seconds - STATIC_SECONDS) / max(per_text, 1e-9))))
+    per_text = STATIC_PASSES * speed["seconds"]
+    affordable = int((share_of(run, "static") - STATIC_SECONDS) / max(per_text, 1e-9))
+    count = min(most, max(MIN_SEARCH_TEXTS, affordable))
     alone = words * speed["seconds"] * min(1.0, 3 / max(speed["tokens"], 1.0))  # [CLS] token [SEP]
     unseen = "alone" if alone <= ALONE_SHARE * run.settings["seconds"] else "static"
-    why, text = reason_to_skip(run, count * per_text + STATIC_SECONDS), f"distil static tables from {count} texts"
-    planned = {"texts": count, "unseen": unseen, "text": text, "why": why, "missing": "", "missing_seconds": 0.0}
-    if why:
-        planned |= {"missing": "a static table", "missing_seconds": count * per_text + STATIC_SECONDS}
-    elif count < most:
-        missing = f"a static table from {most} texts instead of {count}"
-        planned |= {"missing": missing, "missing_seconds": (most - count) * per_text}
-    return planned
+    why = reason_to_skip(run, "static", "a static table", count * per_text + STATIC_SECONDS)
+    if not why and count < most:
+        run.missing["static"] = (f"a static table from {most} texts instead of {count}", (most - count) * per_text)
+    return {"texts": count, "unseen": unseen, "text": f"distil static tables from {count} texts", "why": why}
 
 
 def plan_graph(run: Run) -> dict[str, Any]:
     """Plan the graph; `why` is the reason if it does not fit the remaining budget."""
-    why = reason_to_skip(run, GRAPH_SECONDS)
-    missing = {"missing": "a graph" if why else "", "missing_seconds": GRAPH_SECONDS if why else 0.0}
-    return {"text": f"compile a graph for {run.plan['engine']}", "why": why, **missing}
+    why = reason_to_skip(run, "graph", "a graph", GRAPH_SECONDS)
+    return {"text": f"compile a graph for {run.plan['engine']}", "why": why}
 
 
-def reason_to_skip(run: Run, seconds: float) -> str:
-    """Return why a step does not fit the remaining budget; "" if it does."""
-    reason = f"it would take about {duration(seconds)}, but {_left(run.remaining)}"
-    return reason if seconds > run.remaining else ""
+def reason_to_skip(run: Run, step: str, result: str, seconds: float) -> str:
+    """Return why a step does not fit the remaining budget, which then lacks its result; "" if it does."""
+    if seconds <= run.remaining:
+        return ""
+    run.missing[step] = (result, seconds)
+    return f"it would take about {duration(seconds)}, but {_left(run.remaining)}"
 
 
 def _left(seconds: float) -> str:

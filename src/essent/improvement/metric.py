@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from essent._core import machine
 from essent._core.texts import check_texts, distinct_texts, mend_surrogates
 from essent.errors import EssentError, InputError
 from essent.model.capabilities import ModelCapabilities
@@ -49,7 +46,6 @@ SHAPING = ("", "centre | normalize", "whiten | normalize")
 REFERENCES = Grid(layers=LAYERS, weights=("uniform", "idf"), shaping=SHAPING)
 PROMPTED_REFERENCES = Grid(("about",), weights=("last",), shaping=SHAPING)  # of causal language models, in addition
 STATIC_REFERENCES = Grid(layers=("static",), weights=("uniform", "idf", "sif"), shaping=SHAPING)
-Evidence = dict[str, np.ndarray]
 
 
 class Inputs(NamedTuple):
@@ -146,17 +142,19 @@ class Metric:
     """Measures any object with `encode`, and compares encoders by labels, or without labels by a criterion.
 
     Args:
+        max_texts, max_test_texts: approximate maximum of the texts that are encoded to measure an encoder, and for the
+            tests; labels are sampled to stay below this maximum.
         criterion: the criterion without labels. `topics` compares the recipes of a search only; the metric is then the
             agreement with the chosen encoder.
         own: name of the model as it is, the first chosen encoder.
-        max_texts, max_test_texts: approximate maximum of the texts that are encoded to measure an encoder, and for the
-            tests; labels are sampled to stay below this maximum.
 
     Attributes:
         notes: sentences about sampled labels.
+        measured: the tasks that every encoder is measured on, by the name of their evidence.
         paired_texts: description of the texts of the criterion's pairs.
+        by: name of the metric.
         by_agreement: whether scores are agreement with the chosen encoder.
-        evidence: by name of an encoder; names that begin with "reference" are reference recipes of the criterion.
+        evidence: figures by "ENCODER/TASK"; names that begin with "reference" are reference recipes of the criterion.
     """
 
     def __init__(
@@ -178,44 +176,47 @@ class Metric:
             if smaller.units < task.units
         ]
         self.measured: dict[str, LabeledTask] = {f"data{number}": task for number, task in enumerate(self.tasks)}
+        self.by, self.test_name = _name_of(self.tasks), _name_of(self.tests)
         self.by_agreement = not self.by_labels and criterion != TEACHER
-        if not self.by_labels and not self.by_agreement:
-            count = max(min(len(inputs.held_out), max_texts // 3), MIN_PAIRED)
-            self.teacher = Teacher.of([*inputs.held_out, *inputs.texts][:count], (), seed)
-            learned = max(0, count - len(inputs.held_out))
-            self.paired_texts = (
-                f"{count} texts, {learned} of them not held out" if learned else f"{count} held-out texts"
-            )
-            self.measured["pairs"] = PairTask("pairs", tuple(Pair(a, b, 0.0, None) for a, b in self.teacher.pairs))
-        self.by = _name_of(self.tasks) if self.by_labels else f"{criterion} (without labels)"
         if self.by_agreement:
             self.by = AGREEMENT
-        self.test_name = _name_of(self.tests)
+        elif not self.by_labels:
+            self.by = f"{criterion} (without labels)"
+            count = max(min(len(inputs.held_out), max_texts // 3), MIN_PAIRED)
+            learned = count - len(inputs.held_out)
+            self.paired_texts = (
+                f"{count} texts, {learned} of them not held out" if learned > 0 else f"{count} held-out texts"
+            )
+            self.teacher = Teacher.of([*inputs.held_out, *inputs.texts][:count], (), seed)
+            self.measured["pairs"] = PairTask("pairs", tuple(Pair(a, b, 0.0, None) for a, b in self.teacher.pairs))
         self.held_out = list(inputs.held_out[: max(MIN_HELD_OUT, max_texts // 3)])
         pairs = np.random.default_rng(seed).integers(0, len(self.held_out), (2, RANDOM_PAIRS))
         self._random_pairs = pairs[:, pairs[0] != pairs[1]]  # (2,P)
-        self.evidence: dict[str, Evidence] = {}
+        self.evidence: dict[str, np.ndarray] = {}
 
     # -- measuring --------------------------------------------------------------------------------------------------
 
-    def measure(self, encoder: Any, *, tests: bool = True) -> Evidence:
-        """Return the evidence of an encoder on labels, held-out texts and tests."""
-        tasks = {**self.measured, **{f"test{number}": task for number, task in enumerate(self.tests) if tests}}
-        evidence = {key: np.asarray(task.run(encoder).evidence) for key, task in tasks.items()}
+    def measure(self, name: str, encoder: Any, *, tests: bool = True) -> None:
+        """Add the evidence of an encoder on labels, held-out texts and tests."""
+        tested = {f"test{number}": task for number, task in enumerate(self.tests) if tests}
+        for key, task in {**self.measured, **tested}.items():
+            self.evidence[f"{name}/{key}"] = np.asarray(task.run(encoder).evidence)
         units = unit_rows(np.asarray(encoder.encode(self.held_out), np.float64))
         first, second = self._random_pairs
-        evidence["cosines"] = np.einsum("pd,pd->p", units[first], units[second]).astype(np.float32)
-        return evidence
+        self.evidence[f"{name}/cosines"] = np.einsum("pd,pd->p", units[first], units[second]).astype(np.float32)
 
     def measure_references(
         self, shell: SentenceTransformer, label: str, fit_texts: list[str], capabilities: ModelCapabilities
     ) -> None:
-        """Measure the criterion's reference recipes on a model.
+        """Measure the criterion's reference recipes on a model; do nothing if another metric decides.
 
         The reference recipes of all tried models are used together. With those of the untrained model alone, every
         trained model would have a lower score, because it agrees less with them.
         """
-        pairs, grids = self.measured["pairs"], [STATIC_REFERENCES if capabilities.only_static else REFERENCES]
+        pairs = self.measured.get("pairs")
+        if pairs is None:
+            return
+        grids = [STATIC_REFERENCES if capabilities.only_static else REFERENCES]
         if capabilities.causal:
             grids.append(PROMPTED_REFERENCES)
         recipes, _ = Space(tuple(grids), name=REFERENCE).expand(capabilities)
@@ -224,47 +225,21 @@ class Metric:
         bench = Bench(shell, recipes, batch_size=32, progress=False, options={})
         for recipe, vectors in bench.vectors(texts, fit_texts, fit_texts):
             cosines = pairs.evidence(np.asarray(vectors, np.float64), rows.tolist())
-            self.evidence[f"{REFERENCE} {label} {recipe}"] = {"pairs": cosines}
-
-    def speed(self, dimensions: int, seconds: float) -> dict[str, float]:
-        """Estimate the cost of measuring an encoder that needs `seconds` per text.
-
-        Returns:
-            Seconds: `measured` per encoder, `tested` per encoder for the tests in addition, `scoring` per labelled text
-            of tasks that read vectors rather than similarities, such as k-means.
-        """
-        encoder = SimpleNamespace(
-            encode=lambda texts, **_: np.random.default_rng(0).normal(size=(len(texts), dimensions))
-        )
-        began = machine.elapsed()
-        self.measure(encoder, tests=False)
-        measured = machine.elapsed()  # the encoding above has already loaded libraries and started threads
-        reading_vectors = [task for task in self.tasks if task.compared() is None]
-        for task in reading_vectors:
-            task.run(encoder)
-        scoring = (machine.elapsed() - measured) / len(texts_of(reading_vectors)) if reading_vectors else 0.0
-        texts = texts_of(self.measured.values()).union(self.held_out)
-        return {
-            "scoring": scoring,
-            "measured": measured - began + seconds * len(texts),
-            "tested": (seconds + scoring) * len(texts_of(self.tests)),
-        }
+            self.evidence[f"{REFERENCE} {label} {recipe}/pairs"] = cosines
 
     # -- comparing --------------------------------------------------------------------------------------------------
 
     def score(self, name: str, *, test: bool = False) -> float:
         """Return an encoder's score ×100 by the labels or the criterion, or on the tests, which no choice reads."""
-        if self.by_agreement and not test:
-            return self.agreement(self.own, name)
         if test or self.by_labels:
             data_sets = self._scored(name, test)
             return float(mean_of_data_sets(data_sets, [data_set.scores() for data_set in data_sets])[0])
-        return float(100 * self._fitted_teacher().scores(self.evidence[name]["pairs"][None])[0])
+        if self.by_agreement:
+            return self.agreement(self.own, name)
+        return float(100 * self._fitted_teacher().scores(self.evidence[f"{name}/pairs"][None])[0])
 
     def with_interval(self, name: str, *, test: bool = False) -> tuple[float, float, float]:
-        """Return an encoder's score with its 95 % interval, which agreement has not: (score, NaN, NaN)."""
-        if self.by_agreement and not test:
-            return self.score(name), math.nan, math.nan
+        """Return an encoder's score with its 95 % interval, which is NaN for agreement."""
         return (self.score(name, test=test), *interval(self._draws(name, test)))
 
     def difference(self, first: str, second: str) -> tuple[float, float, float]:
@@ -273,27 +248,27 @@ class Metric:
 
     def agreement(self, first: str, second: str) -> float:
         """Return Spearman ×100 between two encoders' cosines of random pairs of held-out texts."""
-        cosines, others = (self.evidence[name]["cosines"].astype(np.float64) for name in (first, second))
+        cosines, others = (self.evidence[f"{name}/cosines"].astype(np.float64) for name in (first, second))
         return rank_agreement(cosines, others)
 
     def _draws(self, name: str, test: bool = False) -> np.ndarray:
         """Return an encoder's scores on bootstrap draws of the labels; the draws are the same for all encoders."""
         if test or self.by_labels:
-            draws = draws_of(self._scored(name, test), [name], self.seed)
-        else:
-            draws = 100 * self._fitted_teacher().bootstrap(self.evidence[name]["pairs"][None], self.seed, DRAWS)
-        return np.asarray(draws[0])
+            return np.asarray(draws_of(self._scored(name, test), [name], self.seed)[0])
+        if self.by_agreement:
+            return np.full(1, np.nan)
+        evidence = self.evidence[f"{name}/pairs"]
+        return np.asarray(100 * self._fitted_teacher().bootstrap(evidence[None], self.seed, DRAWS)[0])
 
     def _scored(self, name: str, test: bool) -> list[Scored]:
         kind, tasks = ("test", self.tests) if test else ("data", self.tasks)
-        evidence = self.evidence[name]
         return [
-            Scored(task, task.score_names[0], [name], evidence[f"{kind}{number}"][None])
+            Scored(task, task.score_names[0], [name], self.evidence[f"{name}/{kind}{number}"][None])
             for number, task in enumerate(tasks)
         ]
 
     def _fitted_teacher(self) -> Teacher:
-        references = [evidence["pairs"] for name, evidence in self.evidence.items() if name.startswith(REFERENCE)]
+        references = [cosines for name, cosines in self.evidence.items() if name.startswith(REFERENCE)]
         return self.teacher.with_reference(np.stack(references))  # (R,P)
 
     def validation(self) -> LabeledTask | None:
@@ -302,10 +277,10 @@ class Metric:
         The criterion shows whether a training gained, but since its reference recipes are untrained, it would select an
         early checkpoint.
         """
-        if not self.by_labels:
-            return None
         pairs = [task for task in self.tasks if isinstance(task, PairTask)]
-        return PairTask.joined(pairs) if len(pairs) == len(self.tasks) > 1 else self.tasks[0]
+        if len(pairs) == len(self.tasks) > 1:
+            return PairTask.joined(pairs)
+        return self.tasks[0] if self.tasks else None
 
 
 def _name_of(tasks: Sequence[LabeledTask]) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,12 @@ from sentence_transformers import SentenceTransformer
 from essent._core import machine
 from essent.encoder.encoder import Encoder
 from essent.errors import InputError
-from essent.improvement.metric import LAYERS, Inputs, Metric
+from essent.improvement.metric import LAYERS, Inputs, Metric, texts_of
 from essent.model.capabilities import ModelCapabilities, capabilities_of
+from essent.selection.label_free import TEACHER
 from essent.selection.space import Grid, Space, find_space
-from essent.selection.topics import CRITERIA, MAX_TEXTS, SIMILARITY, TOPICS, Topics
+from essent.selection.topics import CRITERIA, MAX_TEXTS, SIMILARITY, Topics
+from essent.tasks.base import LabeledTask
 from essent.training.run import has_dropout
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -57,30 +60,37 @@ def space_of(name: str) -> Space:
     return SPACES.get(name) or find_space(name)
 
 
-def make_plan(shell: SentenceTransformer, inputs: Inputs, budget: float, seed: int, use: str) -> dict[str, Any]:
+def make_plan(shell: SentenceTransformer, inputs: Inputs, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Plan the steps of an improvement, as plain values.
 
     Args:
-        budget: seconds.
-        use: what the vectors are for; decides the criterion without labels.
+        settings: see `Run`.
 
     Returns:
-        Names of the `steps`; `why` there is no training; `speed` in seconds per text, per measured encoder, and per
-        training step; training settings as `candidates`; the model's `capabilities` and its `own`
-        recipe.
+        Names of the `steps`; `why` there is no training; training settings as `candidates`; the model's `capabilities`
+        and its `own` recipe; the `speed`: `seconds` and `tokens` per text, seconds of `scoring` a recipe per text, of a
+        training `step`, of an encoder that is `measured` and, on the tests, `tested`, of the `references` of the
+        criterion; the `pace`, which is the ratio of the duration of a search to the expected one.
     """
-    encoder, criterion = Encoder(shell), CRITERIA[use]
+    budget, use, seed = settings["seconds"], settings["use"], settings["seed"]
+    encoder, size = Encoder(shell), int(shell.get_embedding_dimension() or 1)
     capabilities, recipe = capabilities_of(encoder.module.backbone), str(encoder.recipe)
     seconds, tokens = time_texts(encoder, [*inputs.texts, *inputs.held_out])
     sizes = [int(max(MIN_MEASURED, share * budget / max(seconds, 1e-9))) for share in (MEASURE_SHARE, TEST_SHARE)]
-    speed = Metric(inputs, seed, *sizes, criterion=criterion).speed(int(shell.get_embedding_dimension() or 0), seconds)
-    if not inputs.tasks and criterion == TOPICS:
-        speed["scoring"] = time_topics(inputs.texts[:MAX_TEXTS], int(shell.get_embedding_dimension() or 1), seed)
+    criterion = CRITERIA.get(use, TEACHER)
+    metric = Metric(inputs, seed, *sizes, criterion=criterion)
+    scoring = time_tasks(metric.tasks, size)
+    if metric.by_agreement:
+        scoring = time_topics(inputs.texts[:MAX_TEXTS], size, seed)
+    speed = {"seconds": seconds, "tokens": tokens, "scoring": scoring, "references": 0.0, "pace": 1.0}
+    labelled = texts_of(metric.tasks)
+    speed["measured"] = seconds * len(texts_of(metric.measured.values()).union(metric.held_out)) + scoring * len(
+        labelled
+    )
+    speed["tested"] = (seconds + scoring) * len(texts_of(metric.tests))
     batch = min(BATCH, len(inputs.texts) // 2)
     speed["step"] = PASSES_PER_STEP * 2 * batch * seconds * min(1.0, TRAINED_TOKENS / max(tokens, 1.0))
-    settings = (
-        [] if capabilities.only_static else candidates(capabilities, has_dropout(encoder), len(inputs.texts), seed)
-    )
+    to_try = candidates(capabilities, has_dropout(encoder), len(inputs.texts), seed)
     engine = next((name for name, libraries in ENGINES.items() if all(map(find_spec, libraries))), None)
     why = ""
     if not inputs.tasks and use != SIMILARITY:
@@ -89,7 +99,7 @@ def make_plan(shell: SentenceTransformer, inputs: Inputs, budget: float, seed: i
         why = "the model is static"
     elif missing := next((name for name in ("accelerate", "datasets") if find_spec(name) is None), None):
         why = f'{missing!r} is not installed: pip install "essent[train]"'
-    elif not settings:
+    elif not to_try:
         why = "it has neither dropout nor a mask token, so both views of a text would be equal"
     absent = {"trials": why, "train": why, "static": capabilities.only_static, "graph": capabilities.only_static}
     absent["graph"] = absent["graph"] or engine is None or shell.device.type != "cpu"
@@ -100,10 +110,10 @@ def make_plan(shell: SentenceTransformer, inputs: Inputs, budget: float, seed: i
         "own": recipe,
         "baseline": "static" if capabilities.only_static else "mean",  # every gain is relative to it
         "capabilities": asdict(capabilities),
-        "speed": {"seconds": seconds, "tokens": tokens, **speed},
+        "speed": speed,
         "measured": sizes,
         "fitted": int(min(MAX_FITTED, len(inputs.texts), fitted)),
-        "candidates": settings,
+        "candidates": to_try,
         "engine": engine,
     }
 
@@ -121,18 +131,32 @@ def time_texts(encoder: Encoder, texts: Sequence[str], rounds: int = 3) -> tuple
     return seconds, sum(map(len, encoder.module.ids(sample))) / len(sample)
 
 
+def time_tasks(tasks: Sequence[LabeledTask], dimensions: int) -> float:
+    """Return the seconds per text of scoring a recipe on tasks that read vectors instead of similarities (k-means)."""
+    reading = [task for task in tasks if task.compared() is None]
+    rng = np.random.default_rng(0)
+    encoder = SimpleNamespace(encode=lambda texts, **_: rng.normal(size=(len(texts), dimensions)))
+    return (
+        _fastest(lambda: [task.run(encoder) for task in reading]) / max(len(texts_of(reading)), 1) if reading else 0.0
+    )
+
+
 def time_topics(texts: Sequence[str], dimensions: int, seed: int) -> float:
     """Return the seconds per text that the criterion `topics` needs for a recipe."""
     topics, rng = Topics.of(texts, seed), np.random.default_rng(seed)
     vectors, first, second = (
         rng.normal(size=(count, dimensions)) for count in (len(topics.rows), *2 * [len(topics.halves)])
     )
-    seconds = math.inf
-    for _ in range(2):  # the first includes one-time setup
-        began = machine.elapsed()
-        topics.measure(vectors, first, second)
-        seconds = min(seconds, machine.elapsed() - began)
-    return seconds / len(topics.rows)
+    return _fastest(lambda: topics.measure(vectors, first, second)) / len(topics.rows)
+
+
+def _fastest(compute: Callable[[], object]) -> float:
+    """Return the seconds of the faster of two calls; the first includes one-time setup."""
+    times = [machine.elapsed()]
+    for _ in range(2):
+        compute()
+        times.append(machine.elapsed())
+    return min(times[1] - times[0], times[2] - times[1])
 
 
 def candidates(capabilities: ModelCapabilities, dropout: bool, texts: int, seed: int) -> list[dict[str, Any]]:

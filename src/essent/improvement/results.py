@@ -176,14 +176,14 @@ def encoder(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any
     fitted = run.encoder(run.choice, texts)
     path = _save(run, fitted, ENCODER, texts)
     saved = Encoder(str(path), device=str(fitted.device))
-    run.metric.evidence[ENCODER] = run.metric.measure(saved)
+    run.metric.measure(ENCODER, saved)
     return _figures(run, saved, path, [ENCODER])
 
 
 def static(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
     """Distil static tables from the encoder; save the best or, for the goal size, its smallest good form."""
     metric, texts = run.metric, list(run.inputs.texts[: planned["texts"]])
-    source = Encoder(str(run.journal.output / ENCODER))
+    source = Encoder(str(run.output / ENCODER))
     averages, _ = collect(
         run.shell(run.model_of(run.choice)),
         texts,
@@ -199,7 +199,7 @@ def static(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]
         for choice in TABLES
     }
     for name, table in tables.items():
-        metric.evidence[name] = metric.measure(table.encoder, tests=False)
+        metric.measure(name, table.encoder, tests=False)
     best = max(tables, key=lambda name: (round(metric.score(name), 1), metric.agreement(ENCODER, name)))
     make = partial(make_table, tables[best].material, tables[best].choice, dtype="int8")
     width = int(tables[best].encoder.get_embedding_dimension() or 0)
@@ -207,12 +207,13 @@ def static(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]
     for size in (width // divisor for divisor in SMALLER if width // divisor >= 8):
         forms[f"{best}, {size} dimensions, int8"] = make(dimensions=size).encoder
     for name, form in forms.items():
-        metric.evidence[name] = metric.measure(form)
+        metric.measure(name, form)
     chosen = smallest_good({name: metric.score(name) for name in forms}) if run.settings["goal"] == "size" else best
-    metric.evidence[STATIC] = metric.evidence[chosen]
     path = _save(run, forms[chosen], STATIC, run.fit_texts)
+    saved = Encoder(str(path), device="cpu")
+    metric.measure(STATIC, saved)
     measured = [STATIC, *(name for name in forms if name != chosen)]
-    return {"name": chosen, **_figures(run, Encoder(str(path), device="cpu"), path, measured)}
+    return {"name": chosen, **_figures(run, saved, path, measured)}
 
 
 def smallest_good(scores: Mapping[str, float]) -> str:
@@ -242,13 +243,13 @@ def _imitating(averages: Material, source: Encoder, texts: list[str]) -> Materia
 
 def graph(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
     """Compile the encoder to one graph."""
-    path = run.journal.output / GRAPH
+    path = run.output / GRAPH
     try:
-        compile_graph(Encoder(str(run.journal.output / ENCODER), device="cpu"), run.plan["engine"]).save(str(path))
+        compile_graph(Encoder(str(run.output / ENCODER), device="cpu"), run.plan["engine"]).save(str(path))
     except EngineError as error:
-        return {"why": f"No graph was made: {error}"}
+        return {"why": str(error)}
     compiled = load_graph(str(path))
-    run.metric.evidence[GRAPH] = run.metric.measure(compiled)
+    run.metric.measure(GRAPH, compiled)
     return _figures(run, compiled, path, [GRAPH])
 
 
@@ -273,13 +274,13 @@ def _save(run: Run, encoder: Encoder, name: str, texts: list[str]) -> Path:
     if encoder.calibration is not None:
         lines.append(f"Calibrated similarity: {encoder.calibration}.")
     encoder.chosen = tuple(lines)
-    path = run.journal.output / name
+    path = run.output / name
     encoder.save(str(path), model_name=f"essent/{name}-{encoder.recipe.digest()[:8]}")
     return path
 
 
 def _figures(run: Run, encoder: Any, folder: Path, measured: list[str]) -> dict[str, Any]:
-    """Return agreement with the encoder, texts per second (median of rounds on held-out texts), bytes on disk."""
+    """Return names of encoders to report, texts per second (median of rounds on held-out texts), bytes on disk."""
     texts = list(run.inputs.held_out[:TIMED_TEXTS])
     encoder.encode(texts[:16], show_progress_bar=False)
     seconds = []
@@ -288,7 +289,7 @@ def _figures(run: Run, encoder: Any, folder: Path, measured: list[str]) -> dict[
         encoder.encode(texts, show_progress_bar=False)
         seconds.append(machine.elapsed() - began)
     return {
-        "agreement": {name: run.metric.agreement(ENCODER, name) for name in measured},
+        "measured": measured,
         "texts_per_second": len(texts) / statistics.median(seconds),
         "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
     }
@@ -299,29 +300,22 @@ def _figures(run: Run, encoder: Any, folder: Path, measured: list[str]) -> dict[
 
 def collect_results(run: Run) -> Improved:
     """Return the results of a finished run."""
-    metric, own, spent = run.metric, run.plan["own"], run.journal.spent
-    steps = {
-        name: values
-        for name, values in run.journal.entries.items()
-        if name not in ("identity", "plan") and not name.startswith("plan of")
-    }
+    metric, own, spent = run.metric, run.plan["own"], run.spent
+    steps = {name: values for name, values in run.entries.items() if name not in ("identity", "plan")}
     outputs: dict[str, Output] = {}
     for step in LAST:
-        values = steps.get(step, {"agreement": {}})
-        if "why" in values:
-            run.notes.append(values["why"])
-            continue
-        for name, agreement in values["agreement"].items():
+        values = steps.get(step, {})
+        for name in values.get("measured", ()):
             figures = (values["texts_per_second"], values["bytes"]) if name == step else ()
             test = metric.with_interval(name, test=True) if metric.tests else None
-            outputs[name] = Output(name, *metric.with_interval(name), test, agreement, *figures)
-    earlier = [str(folder) for name in LAST if name not in outputs and (folder := run.journal.output / name).exists()]
+            outputs[name] = Output(name, *metric.with_interval(name), test, metric.agreement(ENCODER, name), *figures)
+    earlier = [str(folder) for name in LAST if name not in outputs and (folder := run.output / name).exists()]
     if earlier:
         run.notes.append(f"Left from an earlier run: {', '.join(earlier)}.")
     if spent > run.settings["seconds"]:
         run.notes.append(f"The improvement took {duration(spent)}, more than the budget.")
     metadata = {
-        **run.journal.entries["identity"],
+        **run.entries["identity"],
         "recipe": recipe_of(run.choice),
         "plan": run.plan,
         "steps": steps,
@@ -330,10 +324,10 @@ def collect_results(run: Run) -> Improved:
     }
     answer, why = answer_of(run.settings["goal"], outputs, metric.by)
     return Improved(
-        run.journal.output,
+        run.output,
         answer,
         why,
-        overview_of(run, ENCODER, f"{why} It is in {run.journal.output / answer}.", spent),
+        overview_of(run, ENCODER, f"{why} It is in {run.output / answer}."),
         metric.by,
         metric.by_labels,
         metric.with_interval(own),

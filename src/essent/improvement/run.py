@@ -14,7 +14,6 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +32,19 @@ from essent.improvement.budget import plan_encoder, plan_graph, plan_static, sha
 from essent.improvement.metric import Inputs, Metric, read_inputs
 from essent.improvement.plan import make_plan, parse_budget
 from essent.improvement.results import Gain, Improved, recipe_of
-from essent.improvement.steps import choose_recipe, search_larger, train_if_better
+from essent.improvement.steps import choose_by_search, choose_recipe, train_if_better
 from essent.improvement.summary import purpose, write_page
 from essent.model.capabilities import ModelCapabilities
 from essent.model.loading import load, open_model
 from essent.report.write import check_library
+from essent.selection.label_free import TEACHER
 from essent.selection.topics import CRITERIA, TOPICS, Topics, check_use, misfit, uses_of
 from essent.tasks.result import plain
 from essent.version import __version__
 
 logger = logging.getLogger(__name__)
 GOALS = ("quality", "speed", "size")
-WORK, FORMAT = ".work", 5
+JOURNAL, FORMAT = Path(".work", "journal.json"), 6
 
 
 def improve(
@@ -107,12 +107,12 @@ def improve(
     """
     if goal not in GOALS:
         raise UnknownNameError(f"Unknown goal {goal!r}. {did_you_mean(str(goal), list(GOALS))}")
-    criterion = CRITERIA[check_use(use)]
+    use_or_default = check_use(use)
     seed = check_size(seed, "seed", least=0)
     seconds, options = parse_budget(budget), dict(options or {})
     check_library(".html")
     inputs = read_inputs(texts, data, test, folder, seed, columns)
-    if criterion == TOPICS and not inputs.tasks:
+    if not inputs.tasks and CRITERIA[use_or_default] == TOPICS:
         Topics.of(inputs.texts, seed)  # refuses texts that it cannot measure, before the model is loaded
     identity = {
         "essent": __version__,
@@ -120,157 +120,172 @@ def improve(
         **inputs.identity(),
         "budget": budget,
         "goal": goal,
-        "use": use or uses_of(inputs.tasks) or check_use(None),
+        "use": use or uses_of(inputs.tasks) or use_or_default,
         "named_use": use is not None,
         "seed": seed,
         "options": {name: str(value) for name, value in options.items() if name != "token"},
     }
-    journal = Journal(Path(output), identity, force)
+    entries, began = open_journal(Path(output), identity, force), machine.elapsed()
     note(purpose(inputs.tasks, use))
-    opened = open_model(model, options)
-    plan = journal.once("plan", lambda: make_plan(copy.deepcopy(opened), inputs, seconds, seed, check_use(use)))
-    metric = Metric(inputs, seed, *plan["measured"], criterion=criterion, own=plan["own"])
-    run = Run(journal, opened, inputs, metric, {**identity, "seconds": seconds}, criterion, progress, note)
-    run.notes += [*misfit(inputs.tasks, use), *inputs.notes, *metric.notes]
-    note(f"Measured by {metric.by}. The steps, with a budget of {budget}: {', '.join(plan['steps'])}.")
+    settings = {**identity, "seconds": seconds}
+    run = Run(Path(output), entries, open_model(model, options), inputs, settings, began, progress, note)
+    run.notes += [*misfit(inputs.tasks, use), *inputs.notes, *run.metric.notes]
+    note(f"Measured by {run.metric.by}. The steps, with a budget of {budget}: {', '.join(run.plan['steps'])}.")
     try:
         improve_model(run)
-        run.step("encoder", results.encoder, planned=run.decide("encoder", plan_encoder))
-        for name, plan_step, step in (("static", plan_static, results.static), ("graph", plan_graph, results.graph)):
-            if name in run.steps:
-                planned = run.decide(name, plan_step)
-                run.missing[name] = (planned["missing"], planned["missing_seconds"])
-                if planned["why"]:
-                    run.notes.append(f"No {name} was made: {planned['why']}.")
-                else:
-                    run.step(name, step, planned=planned)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"Stopped. Run the same command to resume from {journal.folder}.") from None
+        raise KeyboardInterrupt(f"Stopped. Run the same command to resume from {run.folder}.") from None
     improved = results.collect_results(run)
     write_json(improved.folder / "improvement.json", improved.to_dict(), indent=1)
     write_page(improved, improved.folder / "report.html")
     if not keep_all:
-        for path in filter(Path.is_dir, journal.folder.iterdir()):
+        for path in filter(Path.is_dir, run.folder.iterdir()):
             shutil.rmtree(path, ignore_errors=True)
     return improved
 
 
 def improve_model(run: Run) -> None:
-    """Choose the recipe, and train the model if a recipe gains; the steps that write follow."""
-    run.choice, why = run.plan["own"], run.plan["why"]
-    if not choose_recipe(run) and not why:
-        why = (
-            "no recipe gains over its own pooling, as on models that were trained for similarity, or when the labels "
-            "are classes"
-        )
-    if why := why or train_if_better(run):
-        run.untrained = why
+    """Choose the recipe, train the model if a recipe gains, and write what comes of it."""
+    if why := choose_recipe(run) or train_if_better(run):
+        run.skipped["training"] = why
         run.notes.append(f"The model was not trained: {why}.")
-        search_larger(run, "search with the rest", share_of(run, "search"))
+        choose_by_search(run, "search with the rest", share_of(run, "search"))
     run.notes += [run.searched["verdict"], *run.searched["notes"]]
+    run.step("encoder", results.encoder, plan_encoder(run))
+    for name, plan_step, step in (("static", plan_static, results.static), ("graph", plan_graph, results.graph)):
+        if name in run.plan["steps"]:
+            planned = plan_step(run)
+            if reason := planned["why"] or run.step(name, step, planned).get("why"):
+                run.skipped[name] = reason
+                run.notes.append(f"No {name} was made: {reason}.")
 
 
 # -- the state of a run ------------------------------------------------------------------------------------------------
 
 
-@dataclass
+def open_journal(output: Path, identity: Mapping[str, Any], force: bool) -> dict[str, Any]:
+    """Return the entries of DIR/.work/journal.json: the values of finished steps, each with its seconds.
+
+    Args:
+        output: DIR.
+        identity: model, data and settings as plain values; a run with the same values resumes here.
+
+    Raises:
+        DataError: DIR contains other files, or an improvement with another model, data or settings; names them.
+    """
+    current, path = json.loads(json.dumps({"format": FORMAT, **identity})), output / JOURNAL
+    if output.exists() and not output.is_dir():
+        raise DataError(f"{output} is a file, but improve writes a folder. Choose another name.")
+    if force and path.is_file():
+        shutil.rmtree(path.parent)
+    if not path.is_file():
+        if not force and output.is_dir() and any(entry.name != path.parent.name for entry in output.iterdir()):
+            raise DataError(f"The folder {output} contains other files. Choose another folder.")
+        return {"identity": current}
+    for written in (path, *path.parent.glob("*.npz")):
+        remove_leftovers(written)
+    entries: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    before = entries["identity"]
+    if changed := [name for name in current if before.get(name) != current[name]]:
+        differences = "; ".join(f"{name} was {before.get(name)!r} and is {current[name]!r}" for name in changed)
+        raise DataError(
+            f"Cannot resume in {output}: {differences}. Use the earlier settings to resume, another folder, "
+            "or --force (force=True) to start over."
+        )
+    return entries
+
+
 class Run:
-    """The state that the steps share.
+    """The state that the steps share; everything in it follows from the journal, so that a resumed run decides alike.
+
+    Args:
+        output: the user's folder.
+        entries: the journal, see `open_journal`.
+        model: the user's model, which does not change.
+        settings: the arguments of `improve` by name, and the `seconds` of the budget.
+        began: when this process began, by `machine.elapsed`.
 
     Attributes:
-        model: the user's model, which does not change.
-        settings: the arguments of `improve` by name.
-        criterion: the criterion without labels for the use of the vectors.
+        speed: the speeds of the plan (`make_plan`), or as the last search measured them.
         choice: name of the best encoder so far: its recipe, preceded by a name in `models` and ": " if it runs on a
             trained model.
-        searched: plan and values of the last search on the given model, with the speeds that it measured.
+        searched: plan and values of the last search on the given model.
         models: folders of trained models by name.
-        untrained: why the model was not trained.
+        skipped: why steps were skipped.
         missing: per step, what more time would add, and its seconds.
         complete: sentences about steps for which more time adds nothing.
         gains: per step, the names of the new and the old encoder, and the fields of `Gain` except the points.
         notes: sentences that readers need to understand the scores.
     """
 
-    journal: Journal
-    model: SentenceTransformer
-    inputs: Inputs
-    metric: Metric
-    settings: Mapping[str, Any]
-    criterion: str
-    progress: bool
-    note: Callable[[str], None]
-    choice: str = ""
-    searched: dict[str, Any] = field(default_factory=dict)
-    models: dict[str, Path] = field(default_factory=dict)
-    untrained: str = ""
-    missing: dict[str, tuple[str, float]] = field(default_factory=dict)
-    complete: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    gains: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.plan = dict(self.journal.entries["plan"])
+    def __init__(
+        self,
+        output: Path,
+        entries: dict[str, Any],
+        model: SentenceTransformer,
+        inputs: Inputs,
+        settings: Mapping[str, Any],
+        began: float,
+        progress: bool,
+        note: Callable[[str], None],
+    ) -> None:
+        self.output, self.folder, self.entries = output, (output / JOURNAL).parent, entries
+        self.model, self.inputs, self.settings, self.progress, self.note = model, inputs, settings, progress, note
+        self.lap = began
+        self.plan = self.once("plan", lambda: make_plan(self.shell(), inputs, settings))
+        criterion = CRITERIA.get(settings["use"], TEACHER)
+        self.metric = Metric(
+            inputs, settings["seed"], *self.plan["measured"], criterion=criterion, own=self.plan["own"]
+        )
         self.capabilities = ModelCapabilities(**self.plan["capabilities"])
+        self.speed: dict[str, float] = dict(self.plan["speed"])
+        self.choice = self.plan["own"]
+        self.searched: dict[str, Any] = {}
+        self.models: dict[str, Path] = {}
+        self.skipped: dict[str, str] = {}
+        self.missing: dict[str, tuple[str, float]] = {}
+        self.complete: list[str] = []
+        self.notes: list[str] = []
+        self.gains: list[tuple[str, str, dict[str, Any]]] = []
 
-    def decide(self, step: str, plan: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-        """Return how much a step does; a resumed run repeats the decision."""
-        planned = self.journal.once(f"plan of {step}", lambda: plan(self, *arguments))
-        self.note(f"{step}: {planned.get('why') or planned['text']}")
-        return planned
+    def once(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the entry of a name, computed and written only if missing, with the seconds since the last one."""
+        if name not in self.entries:
+            values, before = compute(), self.lap
+            self.lap = machine.elapsed()
+            self.entries[name] = plain({**values, "seconds": round(self.lap - before, 2)})
+            write_json(self.output / JOURNAL, self.entries, indent=1)
+        return dict(self.entries[name])
 
-    def step(self, name: str, compute: Callable[..., dict[str, Any]], **arguments: Any) -> dict[str, Any]:
+    def step(self, name: str, compute: Callable[..., dict[str, Any]], planned: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of a step, computed unless the journal contains them, and add its evidence."""
-        folder, evidence = self.journal.folder / name, self.metric.evidence
+        folder, evidence = self.folder / name, self.metric.evidence
         file = folder.with_suffix(".npz")
 
         def computed() -> dict[str, Any]:
             folder.mkdir(parents=True, exist_ok=True)
-            before = set(evidence)
-            values = compute(self, folder, **arguments)
-            new = {encoder: arrays for encoder, arrays in evidence.items() if encoder not in before}
-            content = io.BytesIO()
-            flat: Any = {f"{encoder}/{key}": array for encoder, arrays in new.items() for key, array in arrays.items()}
-            np.savez(content, **flat)
+            before, content = set(evidence), io.BytesIO()
+            values = compute(self, folder, planned)
+            new: Any = {key: array for key, array in evidence.items() if key not in before}
+            np.savez(content, **new)
             write_bytes(file, content.getvalue())
             return values
 
-        values = self.journal.once(name, computed)
+        self.note(f"{name}: {planned['text']}")
+        values = self.once(name, computed)
         with np.load(file, allow_pickle=False) as arrays:
-            for key in arrays.files:
-                encoder, _, part = key.rpartition("/")
-                evidence.setdefault(encoder, {})[part] = arrays[key]
+            evidence.update(arrays)
         return values
+
+    @property
+    def spent(self) -> float:
+        """Seconds of the budget that finished steps took."""
+        return float(sum(entry.get("seconds", 0.0) for entry in self.entries.values()))
 
     @property
     def remaining(self) -> float:
         """The remaining seconds of the budget."""
-        return float(self.settings["seconds"] - self.journal.spent)
-
-    @property
-    def steps(self) -> list[str]:
-        """The steps of the plan, without training if the model is not trained."""
-        untrained = ("trials", "train") if self.untrained else ()
-        return [step for step in self.plan["steps"] if step not in untrained]
-
-    @property
-    def speed(self) -> dict[str, float]:
-        """The speeds of the plan, or as they were measured in the last search."""
-        planned = self.plan["speed"]
-        speed = {name: self.ratio * value for name, value in planned.items()}
-        measured = self.searched.get("measured", planned["measured"])
-        references = self.searched.get("references", 0.0)
-        return {**speed, "tokens": planned["tokens"], "measured": measured, "references": references}
-
-    @property
-    def ratio(self) -> float:
-        """The ratio of the last measured seconds per text to those of the plan."""
-        return float(self.searched.get("ratio", 1.0))
-
-    @property
-    def pace(self) -> float:
-        """The ratio of the duration of the last search to the expected one."""
-        return float(self.searched.get("pace", 1.0))
+        return float(self.settings["seconds"] - self.spent)
 
     @property
     def fit_texts(self) -> list[str]:
@@ -295,11 +310,16 @@ class Run:
         shell = self.shell(self.model_of(name))
         return Encoder(shell, recipe_of(name)).fit(self.fit_texts if texts is None else texts)
 
-    def measure(self, *names: str) -> None:
-        """Measure the named encoders that have no evidence yet."""
-        for name in names:
-            if name not in self.metric.evidence:
-                self.metric.evidence[name] = self.metric.measure(self.encoder(name))
+    def measure(self, *names: str) -> int:
+        """Measure the named encoders that have no evidence yet; return their number."""
+        new = [name for name in dict.fromkeys(names) if f"{name}/cosines" not in self.metric.evidence]
+        for name in new:
+            self.metric.measure(name, self.encoder(name))
+        return len(new)
+
+    def measure_references(self, shell: SentenceTransformer, label: str) -> None:
+        """Measure the reference recipes of the criterion on a model."""
+        self.metric.measure_references(shell, label, self.fit_texts, self.capabilities)
 
     def gained(self, new: str, old: str, **fields: Any) -> None:
         """Record and report the gain of a step: the two encoders that it compares, and the fields of `Gain`."""
@@ -310,61 +330,3 @@ class Run:
         """Compute a recorded gain from all evidence so far; without labels, each further model changes the scores."""
         difference, low, high = self.metric.difference(new, old)
         return Gain(difference=difference, low=low, high=high, **fields)
-
-    def measure_references(self, shell: SentenceTransformer, label: str) -> None:
-        """Measure the reference recipes of the label-free criterion on a model; do nothing if there are labels."""
-        if not self.metric.by_labels and not self.metric.by_agreement:
-            self.metric.measure_references(shell, label, self.fit_texts, self.capabilities)
-
-
-class Journal:
-    """DIR/.work/journal.json: plan, decisions and the values of finished steps, each with its seconds.
-
-    Args:
-        output: DIR.
-        identity: model, data and settings as plain values; a run with the same values resumes here.
-
-    Raises:
-        DataError: DIR contains other files, or an improvement with another model, data or settings; names them.
-    """
-
-    def __init__(self, output: Path, identity: Mapping[str, Any], force: bool) -> None:
-        self.output, self.folder, self.path = output, output / WORK, output / WORK / "journal.json"
-        self.entries: dict[str, Any] = {"identity": json.loads(json.dumps({"format": FORMAT, **identity}))}
-        if output.exists() and not output.is_dir():
-            raise DataError(f"{output} is a file, but improve writes a folder. Choose another name.")
-        if force and self.path.is_file():
-            shutil.rmtree(self.folder)
-        elif self.path.is_file():
-            self._resume()
-        elif not force and output.is_dir() and any(entry.name != WORK for entry in output.iterdir()):
-            raise DataError(f"The folder {output} contains other files. Choose another folder.")
-        self._earlier = sum(entry["seconds"] for name, entry in self.entries.items() if name != "identity")
-        self._began = machine.elapsed()
-
-    def _resume(self) -> None:
-        for path in (self.path, *self.folder.glob("*.npz")):
-            remove_leftovers(path)
-        entries = json.loads(self.path.read_text("utf-8"))
-        before, current = entries["identity"], self.entries["identity"]
-        if changed := [name for name in current if before.get(name) != current[name]]:
-            differences = "; ".join(f"{name} was {before.get(name)!r} and is {current[name]!r}" for name in changed)
-            raise DataError(
-                f"Cannot resume in {self.output}: {differences}. Use the earlier settings to resume, another folder, "
-                "or --force (force=True) to start over."
-            )
-        self.entries = entries
-
-    @property
-    def spent(self) -> float:
-        """Seconds of the budget spent in this process and in finished steps of earlier ones."""
-        return float(self._earlier + machine.elapsed() - self._began)
-
-    def once(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the entry of a name, computed and written only if missing: a resumed run keeps all decisions."""
-        if name not in self.entries:
-            began = machine.elapsed()
-            values = compute()
-            self.entries[name] = plain({**values, "seconds": round(machine.elapsed() - began, 2)})
-            write_json(self.path, self.entries, indent=1)
-        return dict(self.entries[name])

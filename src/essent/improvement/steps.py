@@ -14,16 +14,19 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from essent._core import machine
 from essent.encoder.encoder import Encoder
 from essent.errors import InputError
 from essent.improvement.budget import (
+    LARGER,
     LONGEST,
-    plan_larger_search,
     plan_search,
     plan_timing,
     plan_train,
     plan_trials,
+    seconds_of_search,
     share_of,
     share_of_search,
     usual_steps,
@@ -44,32 +47,37 @@ if TYPE_CHECKING:
 # -- recipes ----------------------------------------------------------------------------------------------------------
 
 
-def choose_recipe(run: Run) -> bool:
-    """Choose the recipe; return whether a recipe gains, so that the model should be trained.
+def choose_recipe(run: Run) -> str:
+    """Choose the recipe; return why the model should not be trained, for example because no recipe gains.
 
     A search that was planned too small is repeated on more recipes or texts, within its share; if no recipe gains, with
     all the time that is left, since the model is then not trained.
     """
-    planned = run.decide("search", plan_search, share_of_search(run))
-    choose_by_search(run, "search", planned)
-    trains = run.searched["gains"] and "train" in run.steps
-    left = planned["share"] - run.searched["seconds"] if trains else share_of(run, "search", trained=False)
-    return search_larger(run, "search again", left)
+    share = share_of_search(run)
+    choose_by_search(run, "search", share)
+    trains = run.searched["gains"] and "train" in run.plan["steps"]
+    left = share - run.searched["seconds"] if trains else share_of(run, "search", trained=False)
+    choose_by_search(run, "search again", left)
+    if run.plan["why"] or run.searched["gains"]:
+        return str(run.plan["why"])
+    return (
+        "no recipe gains over its own pooling, as on models that were trained for similarity, or when the labels are "
+        "classes"
+    )
 
 
-def search_larger(run: Run, name: str, seconds: float) -> bool:
-    """Search again if the search in `seconds` is larger than the last one; return whether a recipe gains."""
-    planned = run.decide(name, plan_larger_search, seconds)
-    if not planned["why"]:
-        choose_by_search(run, name, planned)
-    return bool(run.searched["gains"])
-
-
-def choose_by_search(run: Run, name: str, planned: Mapping[str, Any]) -> None:
-    """Search, and choose the best recipe if it gains."""
-    search = run.step(name, search_step, planned=planned)
+def choose_by_search(run: Run, name: str, seconds: float) -> None:
+    """Search in `seconds` unless an earlier search was hardly smaller, and choose the best recipe if it gains."""
+    planned, last = plan_search(run, seconds), run.searched
+    is_complete = bool(last) and not last["missing"]  # all recipes were searched on all data
+    if is_complete or (last and planned["expected"] < LARGER * last["texts"] * seconds_of_search(run, last["space"])):
+        return
+    run.missing.pop("search", None)
+    if planned["missing"]:
+        run.missing["search"] = planned["missing"]
+    search = run.step(name, search_step, planned)
+    run.speed = dict(search["speed"])
     run.searched = {**planned, **search, "gains": search["gains"] or run.searched.get("gains", False)}
-    run.missing["search"] = (planned["missing"], planned["missing_seconds"])
     best, before = search["name"], run.choice
     if run.metric.by_agreement:  # the criterion compared the recipes of this search, the largest so far
         run.choice = run.metric.own = best if search["gains"] else run.plan["own"]
@@ -87,39 +95,34 @@ def search_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str,
 
     Returns:
         The best recipe by `name`, its `lead` on held-out texts, whether it `gains` over the baselines, the verdict and
-        notes of the search. How long everything took: `measured`, seconds per measured encoder; `references`, seconds
-        of the reference recipes; `ratio` of the seconds per text to those of the plan; `pace`, the ratio of the
-        search's duration to the expected one.
+        notes of the search, and the `speed` as it was measured here.
     """
-    names = [run.plan["own"], str(Recipe.parse(run.plan["baseline"]))]
-    new, began = len({*names} - {*run.metric.evidence}), machine.elapsed()
-    run.measure(*names)
-    measured = (machine.elapsed() - began) / new if new else run.speed["measured"]
+    own, times = run.plan["own"], [machine.elapsed()]
+    names = [own, str(Recipe.parse(run.plan["baseline"]))]
+    new = run.measure(*names)
+    times.append(machine.elapsed())
     seconds, _ = time_texts(Encoder(run.shell()), run.inputs.texts, rounds=2)
-    ratio = seconds / max(float(run.plan["speed"]["seconds"]), 1e-9)
-    began = machine.elapsed()
+    ratio = seconds / max(run.speed["seconds"], 1e-9)
+    times.append(machine.elapsed())
     run.measure_references(run.shell(), "given")
-    references = machine.elapsed() - began
-    began = machine.elapsed()
+    times.append(machine.elapsed())
     board = search(run, planned, None, folder)
-    searched = machine.elapsed() - began
-    expected = planned["expected"] * ratio / run.ratio  # was expected at the earlier speed
-    best, own = str(board.best), run.plan["own"]
+    times.append(machine.elapsed())
+    measuring, _, references, searching = np.diff(times).tolist()
+    speed = {name: ratio * value for name, value in run.speed.items()} | {
+        "tokens": run.speed["tokens"],
+        "measured": measuring / new if new else run.speed["measured"],
+        "references": references,
+        "pace": run.speed["pace"] * searching / max(planned["expected"] * ratio, 1e-9),
+    }
+    best = str(board.best)
     run.measure(best)
     gains = best not in board.baselines  # False too if the leader is itself a baseline
     if run.metric.by_agreement:
         gains = best != own and board.find(best).scores[TOPICS] - board.find(own).scores[TOPICS] >= MIN_LEAD
-    return {
-        "name": best,
-        "lead": held_out_lead(run, best) if gains and run.metric.by_agreement else None,
-        "gains": gains,
-        "verdict": board.verdict,
-        "notes": list(board.notes),
-        "measured": measured,
-        "references": references,
-        "ratio": ratio,
-        "pace": searched / expected if expected else 1.0,
-    }
+    lead = held_out_lead(run, best) if gains and run.metric.by_agreement else None
+    notes = {"verdict": board.verdict, "notes": list(board.notes)}
+    return {"name": best, "lead": lead, "gains": gains, "speed": speed, **notes}
 
 
 def held_out_lead(run: Run, best: str) -> float | None:
@@ -160,17 +163,13 @@ def train_if_better(run: Run) -> str:
     Returns:
         Why the model was not trained; "" if it was.
     """
-    own = run.plan["own"]
-    planned = run.decide("timing", plan_timing)
+    own, planned = run.plan["own"], plan_timing(run)
     if planned["why"]:
-        run.missing["train"] = ("training", planned["missing_seconds"])
         return str(planned["why"])
-    timed = run.step("timing", timing_step, steps=planned["steps"])
-    settings, step_seconds = run.plan["candidates"][0], timed["step_seconds"]
-    planned = run.decide("trials", plan_trials, step_seconds)
-    run.missing["trials"] = (planned["missing"], planned["missing_seconds"])
+    step_seconds = run.step("timing", timing_step, planned)["step_seconds"]
+    settings, planned = run.plan["candidates"][0], plan_trials(run, step_seconds)
     if planned["rungs"]:
-        trials = run.step("trials", trials_step, planned=planned)
+        trials = run.step("trials", trials_step, planned)
         settings, step_seconds, best = trials["settings"], trials["step_seconds"], trials["name"]
         if run.metric.difference(best, own)[0] <= 0:
             run.gained(best, own, step="trials", by="trials of training", kept=False, seconds=trials["seconds"])
@@ -178,13 +177,13 @@ def train_if_better(run: Run) -> str:
     return train(run, settings, step_seconds)
 
 
-def timing_step(run: Run, folder: Path, steps: int) -> dict[str, Any]:
+def timing_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
     """Time a few steps of training with the first settings."""
     shutil.rmtree(folder)  # left by a killed run, whose steps would not be timed
     began: list[float] = []  # without loading the model, which would count much for so few steps
     settings, start = run.plan["candidates"][0], lambda _: began.append(machine.elapsed())
-    start_or_resume(run, settings, output=folder, max_steps=steps, note=start)
-    return {"step_seconds": (machine.elapsed() - began[0]) / steps}
+    start_or_resume(run, settings, output=folder, max_steps=planned["steps"], note=start)
+    return {"step_seconds": (machine.elapsed() - began[0]) / planned["steps"]}
 
 
 def trials_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,7 +198,7 @@ def trials_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str,
             output = folder / f"trial-{trial}"
             encoder = start_or_resume(run, settings[trial], output=output, max_steps=rung, validate_every=rungs[0])
             step_seconds[trial] = (machine.elapsed() - began) / (rung - before)
-            run.metric.evidence[name] = run.metric.measure(encoder, tests=False)
+            run.metric.measure(name, encoder, tests=False)
         scores = {trial: run.metric.score(name) for trial, name in names.items()}
         running.sort(key=lambda trial: -scores[trial])
         best = running[0]
@@ -223,125 +222,105 @@ def train(run: Run, settings: Mapping[str, Any], step_seconds: float) -> str:
     Returns:
         Why the model was not trained; "" if it was.
     """
-    untrained, usual, model = run.choice, usual_steps(run), run.journal.folder / "model"
-    start = {"steps": 0, "every": 0, "step_seconds": step_seconds}
-    training, why = train_rounds(run, settings, start, usual, model)
-    if not training["steps"]:
-        run.missing["train"] = (f"{usual} steps of training", usual * step_seconds)
-        return why
-    names = measure_trained(run, training, model, untrained)
-    longer = usual if why else 2 * training["steps"]
-    while not why and longer <= LONGEST * usual:
-        folder = run.journal.folder / f"model-{longer}"
-        further, why = train_rounds(run, settings, training, longer, folder, source=model)
-        if further["steps"] == training["steps"]:
+    untrained, usual, stage = run.choice, usual_steps(run), 1
+    training: Mapping[str, Any] = {"steps": 0, "every": 0, "step_seconds": step_seconds, "model": None}
+    names: list[str] = []
+    while stage <= LONGEST:
+        longer = stage * usual
+        further, why = train_rounds(run, settings, training, longer)
+        if further["steps"] > training["steps"]:
+            further_names = measure_trained(run, further, untrained)
+            if names:
+                leader, before = (max(measured, key=run.metric.score) for measured in (further_names, names))
+                difference = run.metric.difference(leader, before)
+                if difference[0] <= 0 or not (run.metric.by_labels or difference[1] > 0):
+                    figures = "{:+.1f} [{:+.1f}, {:+.1f}]".format(*difference)
+                    text = f"{further['steps']} steps of training are no better than {training['steps']}, {figures}"
+                    run.complete.append(text)
+                    break
+            training, names = further, further_names
+        if why:
+            text = f"{longer} instead of {training['steps']} steps of training"
+            run.missing["train"] = (text, (longer - training["steps"]) * training["step_seconds"])
+            if not names:
+                return why
             break
-        further_names = measure_trained(run, further, folder, untrained)
-        leader, before = (max(measured, key=run.metric.score) for measured in (further_names, names))
-        difference, low, high = run.metric.difference(leader, before)
-        if difference <= 0 or not (run.metric.by_labels or low > 0):
-            figures = f"{difference:+.1f} [{low:+.1f}, {high:+.1f}]"
-            run.complete.append(
-                f"{further['steps']} steps of training are no better than {training['steps']}, {figures}"
-            )
-            why = ""
-            break
-        training, names, model = further, further_names, folder
-        longer *= 1 if why else 2
-    if longer > LONGEST * usual:
+        stage *= 2
+    else:
         run.complete.append(f"{training['steps']} steps are the longest training")
-    if why:
-        seconds = (longer - training["steps"]) * training["step_seconds"]
-        run.missing["train"] = (f"{longer} instead of {training['steps']} steps of training", seconds)
-    choose_trained(run, training, names, model, untrained)
+    choose_trained(run, training, names, untrained)
     return ""
 
 
 def train_rounds(
-    run: Run,
-    settings: Mapping[str, Any],
-    before: Mapping[str, Any],
-    most: int,
-    output: Path,
-    source: Path | None = None,
+    run: Run, settings: Mapping[str, Any], before: Mapping[str, Any], most: int
 ) -> tuple[Mapping[str, Any], str]:
     """Train in rounds to `most` steps; return the values of the last round, and why there was none to the end.
 
     Args:
-        before: the values of the round before.
-        output: the folder of the model.
-        source: a folder of which `output` becomes a copy, to extend its training.
+        before: the values of the round before; its model is extended in a copy.
     """
-    training = before
+    training, folder = before, run.folder / f"model-{most}"
+
+    def train_round(run: Run, _: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
+        """Train to the next number of steps; labels select the checkpoint."""
+        if before["model"] and not folder.exists():
+            copy = folder.with_name(f"{folder.name}-copy")  # a killed run may have left a part of it
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(run.folder / before["model"], copy)
+            copy.rename(folder)
+        began = machine.elapsed()
+        steps: dict[str, int] = {"max_steps": planned["steps"], "validate_every": planned["every"]}
+        labels = run.metric.validation()
+        encoder = start_or_resume(run, settings, output=folder, validate=labels, progress=run.progress, **steps)
+        step_seconds = (machine.elapsed() - began) / planned["new"]
+        return {**planned, "model": folder.name, "step_seconds": step_seconds, "recipe": str(encoder.recipe)}
+
     while training["steps"] < most:
-        name = f"train, from step {training['steps']}"
-        planned = run.decide(name, plan_train, training["step_seconds"], training["steps"], most, training["every"])
+        planned = plan_train(run, training["step_seconds"], training["steps"], most, training["every"])
         if planned["why"]:
             return training, str(planned["why"])
-        training = run.step(name, round_step, planned=planned, settings=settings, output=output, source=source)
+        training = run.step(f"train, from step {training['steps']}", train_round, planned)
     return training, ""
 
 
-def round_step(
-    run: Run, folder: Path, planned: Mapping[str, Any], settings: Mapping[str, Any], output: Path, source: Path | None
-) -> dict[str, Any]:
-    """Train to the next number of steps; labels select the checkpoint."""
-    if source is not None and not output.exists():
-        copy = output.with_name(f"{output.name}-copy")  # a killed run may have left a part of it
-        shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(source, copy)
-        copy.rename(output)
-    began = machine.elapsed()
-    encoder = start_or_resume(
-        run,
-        settings,
-        output=output,
-        validate=run.metric.validation(),
-        max_steps=planned["steps"],
-        validate_every=planned["every"],
-        progress=run.progress,
-    )
-    step_seconds = (machine.elapsed() - began) / planned["new"]
-    return {**planned, "step_seconds": step_seconds, "recipe": str(encoder.recipe)}
-
-
-def measure_trained(run: Run, training: Mapping[str, Any], model: Path, untrained: str) -> list[str]:
+def measure_trained(run: Run, training: Mapping[str, Any], untrained: str) -> list[str]:
     """Measure a trained model with the recipe of its training and with the best recipe before training.
 
     A gain with the same recipe is the best evidence for the training.
     """
     prefix = f"{TRAINED}{training['steps']} steps"
-    run.models[prefix] = model
+    run.models[prefix] = run.folder / training["model"]
     names = [f"{prefix}: {recipe}" for recipe in dict.fromkeys((training["recipe"], untrained))]
 
-    def measure(run: Run, folder: Path) -> dict[str, Any]:
+    def measure(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
         run.measure(*names)
-        run.measure_references(run.shell(model), prefix)
+        run.measure_references(run.shell(run.models[prefix]), prefix)
         return {"measured": names}
 
-    run.step(f"train, measured after {training['steps']} steps", measure)
+    run.step(f"train, measured after {training['steps']} steps", measure, {"text": "compare the trained model"})
     return names
 
 
-def choose_trained(run: Run, training: Mapping[str, Any], names: list[str], model: Path, untrained: str) -> None:
+def choose_trained(run: Run, training: Mapping[str, Any], names: list[str], untrained: str) -> None:
     """Search recipes on the trained model, and choose the best one if it is better than the best before training."""
     prefix = f"{TRAINED}{training['steps']} steps"
-    seconds = share_of(run, "train") - 2 * run.speed["measured"]
-    planned = run.decide("search on the trained model", plan_search, seconds)
+    planned = plan_search(run, share_of(run, "train") - 2 * run.speed["measured"])
     if planned["missing"]:
-        run.missing["second search"] = (f"on the trained model {planned['missing']}", planned["missing_seconds"])
+        text, seconds = planned["missing"]
+        run.missing["second search"] = (f"on the trained model {text}", seconds)
 
-    def search_trained(run: Run, folder: Path) -> dict[str, Any]:
-        board = search(run, planned, model, folder)
+    def search_trained(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
+        board = search(run, planned, run.models[prefix], folder)
         # the leader too, if the search does not establish it as better than the others
         measured = [*names, *(f"{prefix}: {recipe}" for recipe in (board.best, board.leader))]
         run.measure(*measured)
         return {"measured": measured, "steps": training["steps"]}
 
-    trained = run.step("train", search_trained)
+    trained = run.step("train", search_trained, planned)
     best = max(trained["measured"], key=run.metric.score)
     if run.metric.difference(best, untrained)[0] > 0:
         run.choice = best
-    seconds = sum(entry["seconds"] for name, entry in run.journal.entries.items() if name.startswith("train"))
+    seconds = sum(entry["seconds"] for name, entry in run.entries.items() if name.startswith("train"))
     by = f"{training['steps']} steps of training and the recipe {recipe_of(best)}"
     run.gained(best, untrained, step="train", by=by, kept=run.choice != untrained, seconds=seconds)

@@ -29,7 +29,6 @@ RESULTS = (
     "held-out texts. Speeds were measured on this machine, on texts of mixed length."
 )
 GAINS = "Points gained over the best encoder before the step, paired, with their 95 % interval."
-SUGGESTED = (1, 2, 3, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720)  # minutes
 
 
 # -- before a run -----------------------------------------------------------------------------------------------------
@@ -50,16 +49,15 @@ def purpose(tasks: Sequence[LabeledTask], use: str | None) -> str:
 # -- after a run ------------------------------------------------------------------------------------------------------
 
 
-def overview_of(run: Run, encoder: str, answer: str, spent: float) -> tuple[str, ...]:
+def overview_of(run: Run, encoder: str, answer: str) -> tuple[str, ...]:
     """Return what was optimized, what it gained, what that is worth, what was not tried; at most eight lines.
 
     Args:
         encoder: name of the saved encoder.
         answer: the sentence about the answer.
-        spent: seconds.
     """
     if run.metric.by_agreement:
-        return (*_worth_by_topics(run), *_not_tried(run), *_unused(run, spent), answer)
+        return (*_worth_by_topics(run), *_not_tried(run), *_unused(run), answer)
     own = run.plan["own"]
     before, after = run.metric.score(own), run.metric.score(encoder)
     figures = "{:+.1f} [{:+.1f}, {:+.1f}]".format(*run.metric.difference(encoder, own))
@@ -67,7 +65,7 @@ def overview_of(run: Run, encoder: str, answer: str, spent: float) -> tuple[str,
     if after == before or run.choice == own:
         gain = f"none ({figures}): no step was significantly better than the model as it is"
     worth = _worth_by_labels(run, encoder, gain) if run.metric.by_labels else _worth_by_criterion(run, gain)
-    return (*worth, *_not_tried(run), *_unused(run, spent), answer)
+    return (*worth, *_not_tried(run), *_unused(run), answer)
 
 
 def _worth_by_topics(run: Run) -> Iterator[str]:
@@ -98,7 +96,7 @@ def _worth_by_labels(run: Run, encoder: str, gain: str) -> Iterator[str]:
 
 def _worth_by_criterion(run: Run, gain: str) -> Iterator[str]:
     use, metric = run.settings["use"], run.metric
-    yield f"Optimized: {described(use)}, without labels, by the criterion {run.criterion}."
+    yield f"Optimized: {described(use)}, without labels, by the criterion {CRITERIA[use]}."
     yield (
         f"Gain by this criterion, on pairs of {metric.paired_texts}: {gain}. The criterion compares encoders; it does "
         "not measure how good they are."
@@ -111,22 +109,16 @@ def _worth_by_criterion(run: Run, gain: str) -> Iterator[str]:
 
 
 def _not_tried(run: Run) -> Iterator[str]:
-    entries = run.journal.entries
-    reasons = [f"training ({run.untrained})"] if run.untrained else []
-    for step in ("static", "graph"):
-        if why := entries.get(f"plan of {step}", {}).get("why"):
-            reasons.append(f"{step} ({why})")
-    if reasons:
-        yield f"Not tried: {'; '.join(reasons)}."
+    if run.skipped:
+        yield f"Not tried: {'; '.join(f'{step} ({why})' for step, why in run.skipped.items())}."
 
 
-def _unused(run: Run, spent: float) -> Iterator[str]:
+def _unused(run: Run) -> Iterator[str]:
     """Yield the share of the budget that was used, and what a larger one would add, or that nothing is left to do."""
-    budget = run.settings["seconds"]
+    spent, budget = run.spent, run.settings["seconds"]
     used = f"{spent:.0f} of {budget:.0f} s" if budget < 120 else f"{spent / 60:.1f} of {budget / 60:.1f} minutes"
     used += f", {spent - budget:.1f} s more than the budget" if spent > budget else ""
-    missing = {step: added for step, added in run.missing.items() if added[0]}
-    if missing:
+    if missing := run.missing:
         needed = spent + sum(seconds for _, seconds in missing.values())
         shared = sum(SHARES[name] for name in ("search", "trials", "train"))
         needed = max(needed, missing["search"][1] * shared / SHARES["search"] if "search" in missing else 0.0)
@@ -135,15 +127,15 @@ def _unused(run: Run, spent: float) -> Iterator[str]:
         yield f"Used: {used}.{rest} A budget of about {suggested(SLACK * needed)} would add: {added}."
         return
     reasons = list(run.complete)
-    if run.untrained and not run.metric.by_agreement:
+    if "training" in run.skipped and not run.metric.by_agreement:
         reasons.append("without training, a search of all recipes, a static table and a graph are all there is")
     yield f"Used: {used}. Nothing is left to do{': ' if reasons else ''}{'; '.join(reasons)}."
 
 
 def suggested(seconds: float) -> str:
-    """Return a budget of at least so many seconds, such as "20m" or "13h"."""
-    minutes = next((minutes for minutes in SUGGESTED if 60 * minutes >= seconds), None)
-    return f"{math.ceil(seconds / 3600)}h" if minutes is None else f"{minutes}m"
+    """Return a budget of at least so many seconds, such as "17m" or "13h"."""
+    minutes = math.ceil(seconds / 60)
+    return f"{minutes}m" if minutes <= 120 else f"{math.ceil(seconds / 3600)}h"
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------
