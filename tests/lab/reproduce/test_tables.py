@@ -1,14 +1,15 @@
-"""Published figures: every digit is held by a checksum; settings and recipes of cells."""
+"""Published figures: every digit is held by a checksum; tables over some of their tasks."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import statistics
 
 import pytest
 
 from essent.errors import UnknownNameError
-from essent.lab.reproduce.published import find_table, tables
+from essent.lab.reproduce.published import Cell, Table, find_table, only_tasks, tables
 from essent.lab.reproduce.run import MEASURES
 from essent.tasks.catalogue import task_names
 
@@ -60,3 +61,46 @@ def test_recipes_of_cells() -> None:
     assert find_table("Stankevicius-a9").name == "stankevicius-A9"
     with pytest.raises(UnknownNameError, match=r"'ditto-7'.*Did you mean.*essent lab reproduce"):
         find_table("ditto-7")
+
+
+# -- some of the tasks ------------------------------------------------------------------------------------------------
+
+
+STS, HEADS = {"sts12", "stsb", "sickr"}, {"cr", "stsb-soft"}
+
+
+def row_of(table: Table, row: str, block: str = "") -> dict[str, Cell]:
+    """Column -> cell, of a row below a heading with these words."""
+    return {cell.column: cell for cell in table.cells() if cell.row == row and block in cell.block}
+
+
+def test_published_figure_of_a_part() -> None:
+    whole = find_table("stankevicius-4")
+    part = only_tasks(whole, {*STS, *HEADS, "agnews"}.__contains__)
+    for row, column in (("avg.", "T4"), ("idf^T + quantile-u", "BERT"), ("avg.", "RE")):
+        singles = [row_of(find_table(f"stankevicius-{n}"), row)[column] for n in ("A1", "A6", "A7")]
+        published = row_of(part, row, "STS")[column].published
+        mean = statistics.mean(single.published.value for single in singles)
+        assert published.value == pytest.approx(mean, abs=0.006)
+        assert published.over_all == 0
+    single = row_of(part, "avg.", "clustering")["RE"]
+    assert (single.settings["tasks"], single.published.value) == (["agnews"], 28.0)
+    heads, printed = (row_of(table, "avg.", "classification")["BERT"] for table in (part, whole))
+    assert heads.settings["tasks"] == ["cr", "stsb-soft"]
+    assert (heads.published.value, heads.published.over_all) == (printed.published.value, 12)
+
+
+def test_single_task_columns_and_whole_tables() -> None:
+    part = only_tasks(find_table("ditto-6"), STS.__contains__)
+    row = row_of(part, "BERT static avg.")
+    assert list(row) == ["STS12", "STS-B", "SICK-R", "Avg."]
+    mean = statistics.mean(row[column].published.value for column in ("STS12", "STS-B", "SICK-R"))
+    assert row["Avg."].published.value == pytest.approx(mean, abs=0.006)
+    alone = only_tasks(find_table("ditto-1"), STS.__contains__)  # the figures stand in another table
+    assert next(iter(row_of(alone, "BERT static avg.").values())).published == row["Avg."].published
+    table = find_table("promptbert-1")
+    assert only_tasks(table, lambda name: True) == table
+    assert not only_tasks(find_table("stankevicius-A1"), {"cr"}.__contains__).cells()
+    measures = find_table("ditto-2").cells()  # of a corpus, not of tasks
+    remaining = only_tasks(find_table("ditto-2"), set().__contains__).cells()
+    assert remaining == [cell for cell in measures if not cell.settings.get("tasks")]

@@ -30,6 +30,7 @@ def reproduce(
     texts: opt.AnyTexts = None,
     only_rows: list[str] | None = None,
     only_columns: list[str] | None = None,
+    only_tasks: list[str] | None = None,
     seeds: int | None = None,
     column: opt.Column = "text",
     json_file: opt.Json = None,
@@ -57,6 +58,7 @@ def reproduce(
         texts: Texts that replace the paper's corpus for counts, fits and measures.
         only_rows: Only these rows, e.g. "avg.*" "idf^T".
         only_columns: Only these columns, e.g. RE T0.
+        only_tasks: Only these tasks, e.g. "sts*" cr; means are over these tasks.
         seeds: Maximum number of seeds of random embeddings.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         json_file: Also write all cells as JSON; - is standard output.
@@ -68,10 +70,14 @@ def reproduce(
         return
     prepare_torch("essent lab reproduce")
     from essent.lab.reproduce.published import find_table
+    from essent.lab.reproduce.published import only_tasks as with_tasks
     from essent.lab.reproduce.results import render, settings_of, summary, to_dict
     from essent.lab.reproduce.run import run_table
 
     published = find_table(table)
+    if only_tasks:
+        tasks = [name for cell in published.cells() for name in cell.settings.get("tasks", ())]
+        published = with_tasks(published, _matcher(only_tasks, tasks))
     check_output(json_file, run.force)
     done = run_table(
         published,

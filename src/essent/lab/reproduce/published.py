@@ -18,8 +18,9 @@ A cell's settings are merged from those of its block, row and column; later ones
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -39,15 +40,17 @@ class Published:
     Attributes:
         value: the figure.
         spread: the value after ±, if there is one.
+        over_all: the number of tasks that the figure is a mean over, if its cell covers fewer tasks; otherwise 0.
 
     Example:
         >>> from essent.lab.reproduce import Published
         >>> Published.read("71.56±0.18")
-        Published(value=71.56, spread=0.18)
+        Published(value=71.56, spread=0.18, over_all=0)
     """
 
     value: float
     spread: float | None = None
+    over_all: int = 0
 
     @classmethod
     def read(cls, figure: float | str | None) -> Published | None:
@@ -227,3 +230,45 @@ def _cells(block: dict[str, Any], table: dict[str, Any], paper: dict[str, Any]) 
         for (column, column_settings), figure in zip(table["columns"].items(), figures, strict=True):
             settings = {**block_settings, **row_settings, **column_settings}
             yield Cell(name, column, Published.read(figure), settings, block.get("title", ""))
+
+
+# -- tables over some of their tasks, with means of the paper's figures over the same tasks ---------------------------
+
+OF_ALL_TASKS = ("tasks", "seeds", "most_seeds")  # settings in which a mean and its single figures may differ
+
+
+def only_tasks(table: Table, selects: Callable[[str], bool]) -> Table:
+    """Return the table with each mean over the selected tasks only; cells without any of them are removed.
+
+    The published figure becomes the mean of the paper's single figures for these tasks, from any of its tables. If
+    there are none, the figure over all tasks remains and is marked (`Published.over_all`): it cannot be compared.
+    """
+    figures = {  # printed for single tasks in any table of the paper
+        (*_identity(cell), cell.settings["tasks"][0]): cell.published.value
+        for other in tables().values()
+        if other.paper == table.paper
+        for cell in other.cells()
+        if cell.published is not None and len(cell.settings.get("tasks", ())) == 1
+    }
+    content = (_only(cell, selects, figures) for cell in table.cells())
+    return replace(table, content=tuple(cell for cell in content if cell is not None))
+
+
+def _only(cell: Cell, selects: Callable[[str], bool], figures: Mapping[tuple[str, str, str], float]) -> Cell | None:
+    tasks = list(cell.settings.get("tasks", ()))
+    selected = [name for name in tasks if selects(name)]
+    if selected == tasks:  # also true for a cell that measures a corpus instead of tasks
+        return cell
+    if not selected:
+        return None
+    published = cell.published
+    if published is not None:
+        single_figures = [figures.get((*_identity(cell), name), math.nan) for name in selected]
+        mean = round(math.fsum(single_figures) / len(selected), 2)
+        published = Published(published.value, over_all=len(tasks)) if math.isnan(mean) else Published(mean)
+    return replace(cell, published=published, settings={**cell.settings, "tasks": selected})
+
+
+def _identity(cell: Cell) -> tuple[str, str]:
+    """Return the values that a mean and its single figures have in common."""
+    return cell.row, repr(sorted((key, value) for key, value in cell.settings.items() if key not in OF_ALL_TASKS))

@@ -90,8 +90,8 @@ class Measured:
 
     @property
     def difference(self) -> float | None:
-        """Measured minus published; None if one of them is missing."""
-        if self.score is None or self.cell.published is None:
+        """Measured minus published; None if one of them is missing or the published one covers other tasks."""
+        if self.score is None or self.cell.published is None or self.cell.published.over_all:
             return None
         return self.score.value - self.cell.published.value
 
@@ -177,6 +177,8 @@ def _cell(outcome: Measured | None) -> Any:
         return Text.assemble("–\n", (printed, "dim"))
     width = outcome.score.half_width
     measured = f"{outcome.score.value:.{digits}f}" + ("" if math.isnan(width) else f" ±{width:.{digits}f}")
+    if outcome.difference is None:
+        return Text.assemble(measured, "\n", (f"{printed} of {published.over_all}", "dim"))
     difference = f" ({outcome.difference:+.{digits}f})", "green" if agrees(outcome) else "yellow"
     return Text.assemble(measured, "\n", (printed, "dim"), difference)
 
@@ -219,11 +221,11 @@ def summary(done: Reproduction) -> str:
     Example:
         >>> from essent.lab.reproduce import find_table, run_table, summary
         >>> print(summary(run_table(find_table("heros-1"), {})))
-        Nothing can be compared: no cell has both a measured and a published figure.
+        Nothing can be compared: no cell has both a measured and a published figure over the same tasks.
     """
     compared = [outcome for outcome in done.cells if outcome.difference is not None]
     if not compared:
-        return "Nothing can be compared: no cell has both a measured and a published figure."
+        return "Nothing can be compared: no cell has both a measured and a published figure over the same tasks."
     agreeing = sum(bool(agrees(outcome)) for outcome in compared)
     return (
         f"{agreeing} of {len(compared)} cells agree (difference up to 1, or 0.01 for cosines, or the published figure "
@@ -236,6 +238,7 @@ def to_dict(done: Reproduction) -> dict[str, Any]:
     cells = []
     for outcome in done.cells:
         cell, score, published = outcome.cell, outcome.score, outcome.cell.published
+        tasks = list(cell.settings.get("tasks", ()))
         cells.append(
             {
                 "block": cell.block,
@@ -243,7 +246,8 @@ def to_dict(done: Reproduction) -> dict[str, Any]:
                 "column": cell.column,
                 "published": published and published.value,
                 "published_spread": published and published.spread,
-                "tasks": list(cell.settings.get("tasks", ())),
+                "published_over": published and (published.over_all or len(tasks) or None),
+                "tasks": tasks,
                 "measured": score and score.value,
                 "half_width": score and score.half_width,
                 "difference": outcome.difference,
