@@ -15,7 +15,7 @@ from essent.encoder.encoder import Encoder
 from essent.errors import UnsupportedRecipeError
 from essent.recipe.named import NAMED
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.ids import Frame, pad
+from essent.recipe.tokens import Frame, pad
 from essent.recipe.types import RequiredOutputs
 from families import FAMILIES, MASKED, RELATIVE, WITHOUT_MASK
 from reference import Counts, Reference, Sentence, shaped

@@ -17,7 +17,7 @@ from essent.encoder.encoder import Encoder
 from essent.encoder.plan import Plan, StaticPooler, count_frames, pool_texts, static_pooler_of
 from essent.errors import NotFittedError
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.ids import count_tokens
+from essent.recipe.tokens import count_tokens
 from odd_texts import ODD
 from samples import LONG, TEXTS
 

@@ -17,7 +17,7 @@ from essent.encoder.encoder import Encoder
 from essent.encoder.stock_modules import folded, quantised, rounded
 from essent.errors import InputError, RecipeError
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.ids import unknown_token
+from essent.recipe.tokens import unknown_token
 from families import CORPUS
 from samples import LONG, TEXTS
 from static_models import static_model

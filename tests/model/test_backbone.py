@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 from essent.encoder.encoder import Encoder
 from essent.model import attention
 from essent.model.backbone import Backbone, number_of_layers
-from essent.recipe.tokens.ids import Frame, pad
+from essent.recipe.tokens import Frame, pad
 from essent.recipe.types import RequiredOutputs
 from families import FAMILIES
 from reference import Reference

@@ -17,7 +17,7 @@ from essent.encoder.encoder import Encoder
 from essent.errors import UnsupportedRecipeError
 from essent.model.template import make_frame
 from essent.recipe.named import TEMPLATES
-from essent.recipe.tokens.ids import framed_ids
+from essent.recipe.tokens import framed_ids
 from families import CORPUS, build_tokenizer
 from samples import LONG, TEXTS
 

@@ -18,7 +18,7 @@ from essent.encoder.encoder import Encoder
 from essent.errors import ModelError, RecipeError, UnsupportedRecipeError
 from essent.model.token_rows import rows_backbone
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.ids import count_tokens, text_ids, unknown_token
+from essent.recipe.tokens import count_tokens, text_ids, unknown_token
 from families import build_tokenizer
 from samples import LONG, TEXTS
 from static_models import save_model2vec, static_model, table_of

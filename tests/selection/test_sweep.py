@@ -15,7 +15,7 @@ from essent._core.machine import has_bfloat16
 from essent.errors import DataError
 from essent.model.loading import load
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.ids import framed_ids, pad
+from essent.recipe.tokens import framed_ids, pad
 from essent.selection import program, sweep
 from essent.selection.program import Program, pair_cosines, portions_of
 from essent.selection.run import search

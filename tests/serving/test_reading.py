@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from essent.encoder.encoder import Encoder
-from essent.recipe.tokens.reading import Reading
+from essent.recipe.reading import Reading
 from families import CORPUS
 from samples import LONG, TEXTS
 

@@ -18,7 +18,7 @@ from essent import verify
 from essent.encoder.encoder import Encoder
 from essent.errors import InputError, RecipeError
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.ids import text_ids
+from essent.recipe.tokens import text_ids
 from essent.static import distillation, sums
 from essent.static.comparison import TeacherScore
 from essent.static.distillation import collect, distill, find_choice, make_encoder

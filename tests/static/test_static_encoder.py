@@ -28,7 +28,7 @@ from essent import StaticEncoder
 from essent.encoder.encoder import Encoder
 from essent.errors import InputError, ModelError
 from essent.model.word_vectors import word_model
-from essent.recipe.tokens.ids import unknown_token
+from essent.recipe.tokens import unknown_token
 from essent.static.distillation import encoder_of
 from families import build_tokenizer
 from odd_texts import ODD

@@ -25,9 +25,9 @@ from essent.engine.choice import EngineChoice, choose
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.runtime import ALL_FILES
 from essent.errors import EngineError, InputError, NotFittedError, not_fitted
+from essent.recipe.reading import Reading, reading_of
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.ids import Frame
-from essent.recipe.tokens.reading import Reading, reading_of
+from essent.recipe.tokens import Frame
 from essent.static.encoder import StaticEncoder
 from essent.static.encoder import open_encoder as open_by_name
 

@@ -24,7 +24,7 @@ from torch import nn
 from essent._core.compat import weights_of
 from essent._core.machine import BFLOAT16
 from essent.errors import DataError
-from essent.recipe.tokens.ids import portions, tokenizer_digest
+from essent.recipe.tokens import portions, tokenizer_digest
 from essent.recipe.types import CorpusStats
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ from essent.encoder.save import write_folder as _write_folder
 from essent.errors import RecipeError
 from essent.model.loading import load, open_model
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.ids import portions
+from essent.recipe.tokens import portions
 from essent.tasks.calibration import read_calibration
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from essent._core.texts import check_texts, mend_surrogates
 from essent.errors import InputError, UnsupportedRecipeError
 from essent.recipe.named import format_template
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.ids import (
+from essent.recipe.tokens import (
     TOKENS_PER_TEXT,
     Frame,
     batches,

@@ -35,7 +35,7 @@ from essent.model.weights import require_weights
 from essent.recipe.layers import reads_mlm_head, token_tables
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.chain import Chain
-from essent.recipe.tokens.ids import dropped_ids
+from essent.recipe.tokens import dropped_ids
 from essent.recipe.types import CorpusStats
 
 

@@ -19,7 +19,7 @@ from essent.errors import not_fitted
 from essent.model.backbone import Backbone
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.chain import Chain
-from essent.recipe.tokens.ids import batches, content_of, framed_ids, pad_arrays
+from essent.recipe.tokens import batches, content_of, framed_ids, pad_arrays
 from essent.recipe.types import CorpusStats, Tokens
 
 

@@ -29,8 +29,7 @@ from essent.recipe.layers import Source, format_mix, resolve, token_tables
 from essent.recipe.pooling import Reduction, mix_sources, reductions
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.chain import Chain
-from essent.recipe.tokens.by_word import SEPARATORS, Ragged, WordIds, cut, tokenizes_words_separately, whole_ids
-from essent.recipe.tokens.ids import (
+from essent.recipe.tokens import (
     Frame,
     Vocabulary,
     batches,
@@ -46,6 +45,7 @@ from essent.recipe.types import CorpusStats, RequiredOutputs, States, Tokens
 from essent.recipe.weighting.base import ByToken, Weighting, combine_many, weightings
 from essent.recipe.weighting.frequency import Sif
 from essent.recipe.weighting.position import Content, Uniform
+from essent.recipe.words import SEPARATORS, Ragged, WordIds, cut, tokenizes_words_separately, whole_ids
 
 PORTION = 8192  # texts whose words and ids are in memory at a time
 BiasOf = Callable[[Tokens, int], torch.Tensor]  # the template's states at its tokens (B,T,D), in a layer

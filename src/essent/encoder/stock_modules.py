@@ -41,7 +41,7 @@ from essent.recipe.layers import format_mix
 from essent.recipe.pooling import mix_sources
 from essent.recipe.shaping.base import Affine
 from essent.recipe.shaping.base import Normalize as UnitLength
-from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend
+from essent.recipe.tokens import Frame, dropped_ids, fast_backend
 from essent.recipe.weighting.base import ByToken, Weighting
 from essent.recipe.weighting.frequency import Sif
 

@@ -18,8 +18,8 @@ from essent._core.lazy import needs_torch
 from essent.engine.numpy_encoder import Keep, NumpyEncoder, unit_length
 from essent.engine.runtime import Batch, Runtime
 from essent.errors import EngineError
-from essent.recipe.tokens.ids import batches, pad_arrays
-from essent.recipe.tokens.reading import Reading
+from essent.recipe.reading import Reading
+from essent.recipe.tokens import batches, pad_arrays
 from essent.tasks.sample import sample_texts
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class CompiledEncoder(NumpyEncoder):
         """Compute the vectors of distinct texts.
 
         Texts are processed longest first by characters, so that windows tokenized ahead contain texts of similar
-        length. Within a window, batches are formed by number of tokens (essent.recipe.tokens.ids.batches).
+        length. Within a window, batches are formed by number of tokens (essent.recipe.tokens.batches).
         """
         if len(texts) == 1:  # without the thread of `_batches`
             keep(slice(1), self.runtime.one(*self.batch(self.ids(texts))))

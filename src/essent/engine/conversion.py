@@ -32,8 +32,8 @@ from essent.engine.compiled import (
 from essent.engine.graph import Graph, convert, graph_of, quantize
 from essent.engine.runtime import TOKENIZER_FILES, runtime_of
 from essent.errors import EngineError, InputError
-from essent.recipe.tokens.ids import portions
-from essent.recipe.tokens.reading import reading_of
+from essent.recipe.reading import reading_of
+from essent.recipe.tokens import portions
 
 logger = logging.getLogger(__name__)
 CALIBRATION_TEXTS = 300

@@ -39,8 +39,8 @@ from essent._core.machine import SHORT
 from essent.engine.compiled import CompiledEncoder, Loss, check_golden
 from essent.engine.runtime import ALL_FILES, TOKENIZER_FILES, runtime_of
 from essent.errors import DamagedError, EngineError, ModelError
-from essent.recipe.tokens.ids import DROPPED, Frame
-from essent.recipe.tokens.reading import Reading
+from essent.recipe.reading import Reading
+from essent.recipe.tokens import DROPPED, Frame
 from essent.tasks.calibration import read_calibration, write_calibration
 from essent.version import __version__
 

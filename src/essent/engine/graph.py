@@ -30,7 +30,7 @@ from essent.recipe.layers import format_mix
 from essent.recipe.shaping.base import Affine
 from essent.recipe.shaping.chain import Chain
 from essent.recipe.shaping.quantile import QuantileUniform
-from essent.recipe.tokens.ids import content_of
+from essent.recipe.tokens import content_of
 from essent.recipe.types import Tokens
 
 TAILS = (Dense, LayerNorm, Normalize)  # supported modules after the pooling of a sentence-transformers model

@@ -38,7 +38,7 @@ from essent.model.capabilities import is_causal
 from essent.model.computing import computing
 from essent.model.mlm_head import MaskedLMHead
 from essent.model.weights import in_float32, require_rows
-from essent.recipe.tokens.ids import Vocabulary
+from essent.recipe.tokens import Vocabulary
 from essent.recipe.types import Hidden, RequiredOutputs, States, Tokens
 
 LAYER_LISTS = ("layer_types", "mlp_layer_types")  # one entry per layer in some families' configurations

@@ -21,9 +21,9 @@ from essent.errors import UnsupportedRecipeError
 from essent.model.backbone import Backbone
 from essent.recipe.named import MASK, SLOT, TOKENS_SLOT
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.by_word import tokenizes_template_separately
-from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend
+from essent.recipe.tokens import Frame, dropped_ids, fast_backend
 from essent.recipe.types import RequiredOutputs, Tokens
+from essent.recipe.words import tokenizes_template_separately
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

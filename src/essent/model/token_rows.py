@@ -31,7 +31,7 @@ from essent._core.folders.contents import read_config, read_modules
 from essent.errors import ModelError, UnsupportedRecipeError
 from essent.model.backbone import Backbone
 from essent.model.weights import require_rows
-from essent.recipe.tokens.ids import DROPPED, fast_backend, unknown_token
+from essent.recipe.tokens import DROPPED, fast_backend, unknown_token
 
 
 class RowsConfig(PretrainedConfig):

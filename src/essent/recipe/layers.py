@@ -27,7 +27,7 @@ from essent.recipe.types import Part
 if TYPE_CHECKING:
     import torch
 
-    from essent.recipe.tokens.ids import Vocabulary
+    from essent.recipe.tokens import Vocabulary
 
 LAYER = re.compile(r"(?:(?P<number>\d+)|L(?:-(?P<below>\d+))?)(?P<bias>-bias)?$")
 ATTENTION = re.compile(r"(?P<kind>value(?!.*-out)|attention):(?P<layer>\d+|L(?:-\d+)?)(?P<out>-out)?$")

@@ -26,7 +26,7 @@ from essent.model.template import debias
 from essent.recipe.layers import Source
 from essent.recipe.pooling import mix_sources
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.ids import Frame
+from essent.recipe.tokens import Frame
 from essent.recipe.types import CorpusStats, RequiredOutputs, States, Tokens
 from essent.recipe.weighting.base import combine_many
 

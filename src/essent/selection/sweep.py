@@ -31,7 +31,7 @@ from essent._core.texts import require_finite
 from essent.encoder.plan import chain_of
 from essent.errors import DataError, InputError, NoSpreadError
 from essent.recipe.shaping.affine import AffineShaper, Moments
-from essent.recipe.tokens.ids import batches, count_tokens, framed_ids, pad, portions
+from essent.recipe.tokens import batches, count_tokens, framed_ids, pad, portions
 from essent.recipe.types import CorpusStats
 from essent.selection.program import (
     ALL_FLOATS,

@@ -35,7 +35,7 @@ from essent._core.machine import AUTO, BFLOAT16, FLOAT32, cores
 from essent.engine.choice import EngineChoice
 from essent.engine.compiled import TOLERANCES, CompiledEncoder
 from essent.errors import EngineError, InputError, MissingDependencyError, ModelError, RecipeError
-from essent.recipe.tokens.reading import Reading, reading_of
+from essent.recipe.reading import Reading, reading_of
 from essent.serving.settings import Settings
 from essent.serving.worker import Source, ignore_stop_signals
 from essent.static.encoder import StaticEncoder, open_encoder

@@ -30,7 +30,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from essent.recipe.tokens.ids import pad_arrays
+from essent.recipe.tokens import pad_arrays
 
 BEAT = 0.4  # seconds between heartbeats
 TRIM_BEATS = 50  # heartbeats between two returns of freed memory

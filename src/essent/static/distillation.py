@@ -26,7 +26,7 @@ from essent.model.loading import load
 from essent.model.token_rows import unlimited
 from essent.model.weights import move
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.ids import count_tokens, fast_backend, text_ids
+from essent.recipe.tokens import count_tokens, fast_backend, text_ids
 from essent.static.comparison import TeacherScore, reduced_table, score_against_teacher
 from essent.static.gather import average_contexts
 from essent.static.sums import hold_out

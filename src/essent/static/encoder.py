@@ -25,9 +25,9 @@ from essent._core.lazy import check_torch
 from essent.engine.choice import EngineChoice, check_graph, computing_in
 from essent.engine.numpy_encoder import Keep, NumpyEncoder, unit_length
 from essent.errors import DamagedError, InputError, ModelError
-from essent.recipe.tokens.by_word import SEPARATORS, Ragged, WordIds, cut, tokenizes_words_separately, whole_ids
-from essent.recipe.tokens.ids import Frame, read_ids, unknown_token
-from essent.recipe.tokens.reading import Reading
+from essent.recipe.reading import Reading
+from essent.recipe.tokens import Frame, read_ids, unknown_token
+from essent.recipe.words import SEPARATORS, Ragged, WordIds, cut, tokenizes_words_separately, whole_ids
 from essent.tasks.calibration import read_calibration
 
 if TYPE_CHECKING:

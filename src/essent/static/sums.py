@@ -25,7 +25,7 @@ from essent.encoder.plan import Plan, count_frames
 from essent.errors import DataError
 from essent.model.backbone import Backbone
 from essent.model.template import make_frame
-from essent.recipe.tokens.ids import Frame, batches, count_tokens, framed_ids, pad, portions
+from essent.recipe.tokens import Frame, batches, count_tokens, framed_ids, pad, portions
 from essent.recipe.types import RequiredOutputs
 
 COUNTS = {"count": "count", "frequency": "document_frequency", "held_out.count": "held_out_count"}

@@ -30,7 +30,7 @@ from essent.recipe.layers import parse_mix, resolve
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.affine import AffineShaper
 from essent.recipe.shaping.chain import Chain
-from essent.recipe.tokens.ids import Vocabulary, count_tokens, fast_backend, text_ids, unknown_token
+from essent.recipe.tokens import Vocabulary, count_tokens, fast_backend, text_ids, unknown_token
 from essent.recipe.types import CorpusStats
 from essent.recipe.weighting.base import ByToken, weightings
 from essent.static.sums import HeldOut

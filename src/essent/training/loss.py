@@ -29,7 +29,7 @@ from essent.encoder.plan import Plan
 from essent.errors import InputError, RecipeError
 from essent.model.backbone import Backbone
 from essent.model.capabilities import capabilities_of, check_recipe
-from essent.recipe.tokens.ids import Frame, content_of, framed_ids, pad
+from essent.recipe.tokens import Frame, content_of, framed_ids, pad
 from essent.recipe.types import Tokens
 from essent.training.parameters import ProjectionHead, projection_heads, replace_module
 from essent.training.settings import Settings

@@ -23,7 +23,7 @@ from essent.encoder.save import LEGACY_FLAGS
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.files import load
 from essent.errors import InputError
-from essent.recipe.tokens.ids import fast_backend, read_ids, unknown_token
+from essent.recipe.tokens import fast_backend, read_ids, unknown_token
 from essent.tasks.base import unit_rows
 from essent.tasks.geometry import average_cosine
 from essent.tasks.heros import comparisons, load_heros

@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokeni
 from essent import Encoder
 from essent.errors import InputError
 from essent.lab.explain.bias import draw_bias, token_bias, token_map
-from essent.recipe.tokens.ids import Vocabulary
+from essent.recipe.tokens import Vocabulary
 from families import CORPUS, Folders
 
 CASED = ["Alpha", "beta", "Gamma", "##ing", "##Ed", "[CLS]", "", "[unused7]", "delta", "eps"]

@@ -15,7 +15,7 @@ from essent.encoder.encoder import Encoder
 from essent.errors import NotFittedError
 from essent.recipe.named import TEMPLATES
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.ids import Vocabulary
+from essent.recipe.tokens import Vocabulary
 from essent.recipe.types import States, Tokens
 from essent.recipe.weighting.base import combine_many, weightings
 from families import CORPUS, build_tokenizer

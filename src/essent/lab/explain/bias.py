@@ -24,7 +24,7 @@ from essent.errors import InputError, ModelError
 from essent.lab.explain.importance import backbone_of
 from essent.model.backbone import Backbone
 from essent.model.loading import open_model, read_capabilities
-from essent.recipe.tokens.ids import Vocabulary, count_tokens, text_ids
+from essent.recipe.tokens import Vocabulary, count_tokens, text_ids
 from essent.report.parts import shortened
 from essent.selection.evaluation import model_name
 from essent.tasks.geometry import average_cosine

@@ -22,7 +22,7 @@ from essent.model.backbone import Backbone
 from essent.model.loading import load
 from essent.model.template import make_frame
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens.ids import batches, framed_ids, pad
+from essent.recipe.tokens import batches, framed_ids, pad
 from essent.recipe.types import RequiredOutputs
 from essent.recipe.weighting.frequency import TfIdf
 

@@ -21,7 +21,7 @@ from essent.model.mlm_head import NO_HEAD
 from essent.model.template import check_room, debias, make_frame
 from essent.recipe.named import MASK, TOKENS_SLOT
 from essent.recipe.recipe import Recipe, read_field
-from essent.recipe.tokens.ids import Vocabulary, batches, framed_ids, pad
+from essent.recipe.tokens import Vocabulary, batches, framed_ids, pad
 from essent.recipe.types import RequiredOutputs
 from essent.selection.evaluation import model_name
 

@@ -17,7 +17,7 @@ import torch
 
 from essent._core.texts import check_texts, mend_surrogates
 from essent.errors import InputError
-from essent.recipe.tokens.ids import fast_backend, portions
+from essent.recipe.tokens import fast_backend, portions
 
 if TYPE_CHECKING:
     from datasets import Dataset

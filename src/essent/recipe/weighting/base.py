@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from essent.recipe.tokens.ids import Vocabulary
+    from essent.recipe.tokens import Vocabulary
 
 
 class Weighting(Part, ABC):

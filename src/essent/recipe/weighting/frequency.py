@@ -7,16 +7,15 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
 from essent.errors import RecipeError
 from essent.recipe.types import CorpusStats, States, Tokens
 from essent.recipe.weighting.base import ByToken, require_stats, weightings
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
 
-    from essent.recipe.tokens.ids import Vocabulary
+    from essent.recipe.tokens import Vocabulary
 
 # PromptBERT Table 11, the 36 most frequent tokens as in its code (the printed table joins cells; Stankevičius counts 33
 # of them). BERT's list is for cased and uncased models; RoBERTa's marks the start of a word by "Ġ".
@@ -58,6 +57,8 @@ class Idf(ByCounts):
 
     def of(self, stats: CorpusStats) -> np.ndarray:
         """Compute idf of every token, (V,)."""
+        import numpy as np
+
         idf: np.ndarray = np.log(max(stats.texts, 1) / np.maximum(stats.document_frequency, 1))
         return idf
 
@@ -73,6 +74,8 @@ class TfIdf(Idf):
 
     def of(self, stats: CorpusStats) -> np.ndarray:
         """Compute tf · idf of every token, (V,)."""
+        import numpy as np
+
         term_frequency = np.maximum(stats.count, 1) / np.maximum(stats.document_frequency, 1)  # (V,)
         tf_idf: np.ndarray = term_frequency * super().of(stats)
         return tf_idf
@@ -136,6 +139,8 @@ class Remove(ByToken):
 
     def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
         """Compute the weights (V,) of the vocabulary."""
+        import numpy as np
+
         kinds = set(self.kinds.split("+"))
         frequent: set[str] | frozenset[str] = set()
         if "frequent" in kinds and self.frequent is None:

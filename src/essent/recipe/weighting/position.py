@@ -10,16 +10,15 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
 from essent.errors import RecipeError
 from essent.recipe.types import CorpusStats, States, Tokens
 from essent.recipe.weighting.base import ByToken, Weighting, weightings
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
 
-    from essent.recipe.tokens.ids import Vocabulary
+    from essent.recipe.tokens import Vocabulary
 
 
 @weightings.register("uniform")
@@ -72,6 +71,8 @@ class NotSpecial(ByToken):
 
     def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
         """Compute the weights (V,) of the vocabulary."""
+        import numpy as np
+
         weights = np.ones(len(vocabulary))  # (V,)
         weights[list(vocabulary.special_ids)] = 0.0
         return weights
@@ -139,6 +140,8 @@ class Mask(ByToken):
 
     def table(self, vocabulary: Vocabulary, stats: CorpusStats | None) -> np.ndarray:
         """Compute the weights (V,) of the vocabulary."""
+        import numpy as np
+
         weights = np.zeros(len(vocabulary))  # (V,)
         if vocabulary.mask_id is not None:
             weights[vocabulary.mask_id] = 1.0

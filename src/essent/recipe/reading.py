@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from essent._core.texts import mend_surrogates
 from essent.recipe.named import SLOT
-from essent.recipe.tokens.ids import Frame, dropped_ids, fast_backend, filled_ids, in_frame, read_ids, tokenizer_lock
+from essent.recipe.tokens import Frame, dropped_ids, fast_backend, filled_ids, in_frame, read_ids, tokenizer_lock
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

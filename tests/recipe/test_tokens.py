@@ -21,7 +21,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from essent._core.texts import check_texts, mend_surrogates
 from essent.errors import InputError, ModelError
 from essent.model.template import make_frame
-from essent.recipe.tokens.ids import (
+from essent.recipe.tokens import (
     SHORT_TEXTS,
     TOKENS_PER_TEXT,
     Frame,

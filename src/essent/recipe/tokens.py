@@ -22,8 +22,8 @@ import numpy as np
 from essent._core.texts import mend_surrogates
 from essent.errors import ModelError
 from essent.recipe.named import SLOT
-from essent.recipe.tokens.by_word import Ragged, whole_ids
 from essent.recipe.types import CorpusStats, Tokens
+from essent.recipe.words import Ragged, whole_ids
 
 if TYPE_CHECKING:
     import torch

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 
-import essent.recipe.tokens.by_word
-from essent.recipe.tokens.by_word import WordIds, cut, tokenizes_words_separately, whole_ids
-from essent.recipe.tokens.ids import text_ids
+import essent.recipe.words
+from essent.recipe.tokens import text_ids
+from essent.recipe.words import WordIds, cut, tokenizes_words_separately, whole_ids
 from families import build_tokenizer
 from odd_texts import ODD, split
 from samples import LONG, TEXTS
@@ -124,10 +124,10 @@ def test_the_word_cache_is_bounded_and_holds_nothing_that_failed(monkeypatch: py
     by_word(["a man a man", "man"])
     by_word(["a man plays"])
     assert tokenised == ["a", "man", "plays"]
-    monkeypatch.setattr(essent.recipe.tokens.by_word, "MOST_WORDS", 2)
+    monkeypatch.setattr(essent.recipe.words, "MOST_WORDS", 2)
     assert split(*by_word(["man plays"])) == text_ids(tokenizer, ["man plays"])
     assert tokenised[3:] == ["man", "plays"]
-    monkeypatch.setattr(essent.recipe.tokens.by_word, "MOST_LETTERS", 3)
+    monkeypatch.setattr(essent.recipe.words, "MOST_LETTERS", 3)
     for _ in range(2):
         by_word(["dogs"])
     assert tokenised[5:] == ["dogs", "dogs"]
