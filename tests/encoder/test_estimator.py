@@ -52,6 +52,8 @@ def test_transform_matches_the_encoder(bert: Path, recipe: str | None) -> None:
     copied = pickle.loads(pickle.dumps(transformer))  # noqa: S301
     np.testing.assert_array_equal(copied.transform(TEXTS), transformer.transform(TEXTS))
     assert not hasattr(pickle.loads(pickle.dumps(clone(transformer))), "encoder_")  # noqa: S301
+    fitted = transformer.fit(TRAIN).transform(TRAIN)
+    np.testing.assert_allclose(clone(transformer).fit_transform(text for text in TRAIN), fitted, atol=1e-5)
 
 
 def test_every_setting_reaches_the_encoder(bert: Path) -> None:

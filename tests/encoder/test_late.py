@@ -173,6 +173,9 @@ def test_many_documents(folder_of: Folders, monkeypatch: pytest.MonkeyPatch) -> 
     for chunks, own in zip(documents, vectors, strict=True):
         np.testing.assert_allclose(encoder.encode_chunks([chunks])[0], own, atol=1e-5)
     assert encoder.encode_chunks([]) == []
+    encoder.truncate_dim = 8
+    for chunks, own in zip(documents, encoder.encode_chunks(documents), strict=True):
+        assert own.shape == (len(chunks), 8)
 
 
 def test_refused_recipes_and_documents(shell_of: Callable[[str], SentenceTransformer]) -> None:

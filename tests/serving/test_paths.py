@@ -127,6 +127,9 @@ def test_truncation(client: httpx.Client, server: Running, expected: Callable) -
         assert f'"{name} has ' in client.post(path, json=body).text
     error = client.post("/compare", json={"pairs": [texts]}).json()["error"]
     assert (error["code"], error["param"]) == ("context_length_exceeded", "pairs")
+    similar = {"source_sentence": LONG * 2, "sentences": texts[:1]}
+    error = client.post("/similarity", json={"inputs": similar}).json()
+    assert "inputs.source_sentence has " in str(error)
     body = {"inputs": texts, "truncate": True, "normalize": False}
     answer = client.post("/embed", json=body)
     assert answer.headers["x-truncated-inputs"] == "1"

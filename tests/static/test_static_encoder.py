@@ -188,6 +188,14 @@ def test_it_answers_as_sentence_transformers_does(similarity: str | None, folder
     np.testing.assert_allclose(light.similarity_pairwise(vectors, vectors[::-1]), pairs, atol=2e-6)
 
 
+def test_vectors_that_cannot_be_compared(folder: Path) -> None:
+    light, vectors = StaticEncoder.load(folder), np.ones((2, 3))
+    for other in (["a cat"], [[[1.0, 2.0, 3.0]]], [{}], np.ones((2, 3), complex), np.ones((2, 4))):
+        for compare in (light.similarity, light.similarity_pairwise):
+            with pytest.raises(InputError, match=r"Expected vectors|Cannot compare"):
+                compare(vectors, other)
+
+
 def test_the_progress_bar_is_optional(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     light = StaticEncoder.load(folder)
     light.encode(EVERY)

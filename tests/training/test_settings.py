@@ -42,6 +42,7 @@ def test_presets_are_the_papers(key: tuple[str, str]) -> None:
     allowed = {*(BERT_TEMPLATES if key[1] == "bert" else ROBERTA_TEMPLATES), TEMPLATES["prompteol"]}
     assert set(settings.templates) <= allowed
     assert Settings(**settings.to_dict()) == settings
+    assert Settings(**{**settings.to_dict(), "templates": iter(settings.templates)}) == settings
 
 
 def test_changes_of_the_objective_change_templates_and_recipe() -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 NOT_COMPUTED = ("_name_or_path", "transformers_version")  # entries of a configuration without effect on vectors
 WORDS = 1024  # 8-byte words per sum of a digest
 FLOAT = np.dtype("<f4")
-BLOCK = 1024  # most rows per record: a record per text takes twice the time
+BLOCK, BLOCK_BYTES = 1024, 2**28  # most rows and bytes of rows per record: a record per text takes twice the time
 TIMEOUT = 600.0  # seconds to wait for another process that writes
 TABLE = """
     CREATE TABLE IF NOT EXISTS blocks (key TEXT, texts BLOB, rows BLOB, checksum INTEGER);
@@ -140,8 +140,9 @@ def _read(connection: Connection, key: str, width: int, names: Iterable[bytes]) 
 
 def _write(connection: Connection, key: str, names: Sequence[bytes], rows: np.ndarray) -> None:
     """Write the rows (N,K) of texts."""
-    for start, part in portions(names, BLOCK):
-        texts, content = b"".join(part), rows[start : start + BLOCK].tobytes()
+    size = max(1, min(BLOCK, BLOCK_BYTES // max(rows[:1].nbytes, 1)))
+    for start, part in portions(names, size):
+        texts, content = b"".join(part), rows[start : start + size].tobytes()
         values = key, texts, content, zlib.crc32(content, zlib.crc32(texts))
         connection.execute("INSERT INTO blocks VALUES (?, ?, ?, ?)", values)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -105,7 +105,10 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
     @property
     def module(self) -> RecipeModule:
         """The module that runs the recipe: backbone, plan, token counts, shaping chain."""
-        return cast("RecipeModule", self[0])
+        first = self[0]
+        if not isinstance(first, RecipeModule):
+            raise RecipeError(f"The first module is {type(first).__name__}: it must be the recipe's module.")
+        return first
 
     @property
     def recipe(self) -> Recipe:
@@ -113,6 +116,8 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         return self.module.recipe
 
     def __repr__(self) -> str:
+        if not isinstance(self[0], RecipeModule):
+            return super().__repr__()
         backbone, after = self.module.backbone, "".join(f", {module!r}" for module in list(self)[1:])
         model = f"{backbone.family}, {backbone.last} layers, dimensions={self.get_embedding_dimension()}"
         return f"Encoder({str(self.recipe)!r}, {model}{after})"

@@ -105,6 +105,11 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.encoder_ = self._load().fit(X, **self._settings(FITTING))
         return self
 
+    def fit_transform(self, X: TextsLike, y: Any = None) -> np.ndarray:
+        """Fit on texts and return their vectors (N,K) float32, with one pass of the model."""
+        self.encoder_ = self._load()
+        return self.encoder_.fit_encode(X, **self._settings(ENCODING))
+
     def transform(self, X: TextsLike) -> np.ndarray:
         """Compute the vectors (N,K) float32 of a list or column of texts.
 

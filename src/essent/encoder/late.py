@@ -117,14 +117,19 @@ def encode_chunks(
     self.eval()
     texts = [chunk for chunks in chunks_by_document for chunk in chunks]
     rows = np.split(np.arange(len(texts)), np.cumsum([len(chunks) for chunks in chunks_by_document]))  # by document
-    vectors = torch.empty(len(texts), self.get_embedding_dimension() or 0)
+    vectors: torch.Tensor | None = None
     with text_progress(len(chunks_by_document), bool(show_progress_bar)) as update:
         for indices, pooled in _pooled(module, chunks_by_document, before, batch_size):
             features = {"sentence_embedding": module.shaped(pooled)}
             for further in list(self)[1:]:
                 features = further(features)
-            vectors[np.concatenate([rows[index] for index in indices])] = features["sentence_embedding"].float().cpu()
+            batch = features["sentence_embedding"].float().cpu()
+            if vectors is None:
+                vectors = batch.new_empty(len(texts), batch.shape[1])
+            vectors[np.concatenate([rows[index] for index in indices])] = batch
             update(len(indices))
+    if vectors is None:  # no chunks
+        vectors = torch.empty(0, self.get_embedding_dimension() or 0)
     finished: np.ndarray = self._finished(vectors, texts, truncate_dim, normalize_embeddings).numpy()
     return [finished[of_document] for of_document in rows[:-1]]
 

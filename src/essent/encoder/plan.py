@@ -319,7 +319,9 @@ class StaticPooler:
 
 def count_frames(backbone: Backbone, plans: Sequence[Plan], texts: Sequence[str]) -> dict[Frame, CorpusStats]:
     """Count the tokens of the texts for every frame of a plan that reads counts."""
-    counting = {plan.frame: plan for plan in plans if plan.reads_stats}
+    # the last plan of each frame counts: static ones need no padding
+    ordered = sorted((plan for plan in plans if plan.reads_stats), key=operator.attrgetter("is_static"))
+    counting = {plan.frame: plan for plan in ordered}
     return {frame: plan.count(texts, backbone) for frame, plan in counting.items()}
 
 

@@ -146,7 +146,10 @@ def shaping_graph(chain: Chain) -> nn.Module:
                 "quantiles. torch runs it (engine='torch')."
             )
         part = step.module()
-        parts.append(part.float() if isinstance(step, Affine) else part)
+        if isinstance(step, Affine):
+            for name, values in list(part.named_buffers()):
+                part.register_buffer(name, values.float())
+        parts.append(part)
     return nn.Sequential(*parts)
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from essent._core.arguments import TextsLike, check_encode, check_prompt, check_vectors
+from essent._core.arguments import TextsLike, check_encode, check_prompt
 from essent._core.display import NamesItsModel
 from essent._core.lazy import needs_torch
 from essent._core.texts import check_texts, distinct_texts, repeat_in_place, require_finite
@@ -167,7 +167,7 @@ class NumpyEncoder(ABC, metaclass=NamesItsModel):
 
     def _encode_with(self, name: str, inputs: str | TextsLike, arguments: dict[str, Any]) -> Any:
         if arguments.get("prompt") is None and arguments.get("prompt_name") is None:
-            arguments["prompt_name"] = name
+            arguments["prompt_name"] = name if name in self.prompts else None
         return self.encode(inputs, **arguments)
 
     def similarity(self, embeddings1: Any, embeddings2: Any, *, calibrated: bool = False) -> np.ndarray:
@@ -195,9 +195,7 @@ class NumpyEncoder(ABC, metaclass=NamesItsModel):
         return self._compare(embeddings1, embeddings2, calibrated, row_by_row=True)
 
     def _compare(self, embeddings1: Any, embeddings2: Any, calibrated: bool, row_by_row: bool) -> np.ndarray:
-        check_vectors(embeddings1, embeddings2)
-        first, second = (np.atleast_2d(np.asarray(vectors, np.float32)) for vectors in (embeddings1, embeddings2))
-        name = self.similarity_fn_name
+        first, second, name = _vector_rows(embeddings1), _vector_rows(embeddings2), self.similarity_fn_name
         if first.shape[1] != second.shape[1] or (row_by_row and len(first) != len(second)):
             raise InputError(f"Cannot compare vectors of the shapes {first.shape} and {second.shape}.")
         if name == "cosine":
@@ -219,3 +217,10 @@ def unit_length(vectors: np.ndarray) -> np.ndarray:
     lengths: np.ndarray = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, None]
     scaled: np.ndarray = vectors / np.maximum(lengths, MIN_LENGTH)
     return scaled
+
+
+def _vector_rows(vectors: Any) -> np.ndarray:
+    rows = np.asarray(vectors)
+    if rows.ndim not in (1, 2) or rows.dtype.kind not in "fiub":
+        raise InputError(f"Expected vectors (N,D) or (D,), got an array of shape {rows.shape} and type {rows.dtype}.")
+    return np.atleast_2d(rows).astype(np.float32, copy=False)

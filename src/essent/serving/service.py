@@ -253,7 +253,7 @@ class Service:
                     f"{name} has {counts[too_long[0]]:,} tokens, but {model.name} reads at most {limit:,}: "
                     "split it, or let the server's owner allow truncation (--truncate)."
                 )
-                raise RequestError(400, message, "context_length_exceeded", field)
+                raise RequestError(400, message, "context_length_exceeded", name.partition("[")[0])
             tokens = np.minimum(counts, limit)
             cuts_start = reading.cuts_start if cuts_start is None else cuts_start
             sequences = reading.truncate(distinct, sequences, limit, cuts_start)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,8 @@ from essent.model.loading import load
 from essent.model.token_rows import unlimited
 from essent.model.weights import move
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens import count_tokens, fast_backend, text_ids
+from essent.recipe.tokens import fast_backend, text_ids
+from essent.recipe.types import CorpusStats
 from essent.static.comparison import TeacherScore, reduced_table, score_against_teacher
 from essent.static.gather import average_contexts
 from essent.static.sums import hold_out
@@ -111,8 +112,10 @@ def collect(
     assert vectors is not None  # noqa: S101  those of the plan
     tokenizer = unlimited(backbone.tokenizer)
     rows = 1 + max(tokenizer.get_vocab().values())
-    token_counts = bag_matrix(text_ids(tokenizer, texts), rows)
-    stats = count_tokens(partial(text_ids, tokenizer), texts, rows)
+    ids = text_ids(tokenizer, texts)
+    token_counts = bag_matrix(ids, rows)  # (N,V)
+    count = np.bincount(np.fromiter(chain.from_iterable(ids), np.int64), minlength=rows)
+    stats = CorpusStats(len(texts), token_counts.getnnz(axis=0).astype(np.int64), count)
     # Good 1953: accurate for further texts of the same kind in random order, too low for texts of another kind
     share = (stats.count == 1).sum() / max(stats.count.sum(), 1)
     if share > MAX_NEW:

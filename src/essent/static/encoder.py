@@ -103,7 +103,13 @@ class StaticEncoder(NumpyEncoder):
             ModelError: no such folder, another kind of model, or files that are missing, damaged or inconsistent.
         """
         folder = Path(check_path(folder, "folder"))
-        encoder = cls(read_table(folder), **saved_settings(read_settings(folder)))
+        table, config = read_table(folder), read_settings(folder)
+        settings = saved_settings(config)
+        if (folder / "modules.json").is_file():
+            settings["prompts"] = {name: text or "" for name, text in (config.get("prompts") or {}).items()}
+        else:  # model2vec has no prompts
+            settings |= {"prompts": None, "default_prompt_name": None}
+        encoder = cls(table, **settings)
         encoder.calibration = read_calibration(folder)
         return encoder
 
@@ -334,6 +340,7 @@ def _read_arrays(folder: Path, path: Path, tokens: int) -> tuple[np.ndarray, np.
         rows = rows.astype(np.float32)
     if name == NAMES[0]:  # a StaticEmbedding ignores both
         mapping = weights = None
+    weights = None if weights is None else weights.astype(np.float32)
     by_token = {"rows": rows if mapping is None else None, "entries of mapping": mapping, "weights": weights}
     for kind, array in by_token.items():
         if array is not None and len(array) < tokens:
@@ -351,11 +358,7 @@ def _read_arrays(folder: Path, path: Path, tokens: int) -> tuple[np.ndarray, np.
         if array is not None and array.dtype != np.int8 and not np.isfinite([array.min(), array.max()]).all():
             bad = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))[0])
             raise ModelError(f"{str(folder)!r}: token {kind} contain NaN or infinite values, first in row {bad}.")
-    return (
-        rows,
-        None if mapping is None else mapping.astype(np.int32),
-        None if weights is None else weights.astype(np.float32),
-    )
+    return rows, None if mapping is None else mapping.astype(np.int32), weights
 
 
 def _read_empty_text_vector(folder: Path, dimensions: int) -> np.ndarray | None:

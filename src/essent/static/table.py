@@ -147,7 +147,12 @@ class Material:
         return len(self.stats.count)
 
     def table(self, choice: Choice, *, progress: bool = False) -> np.ndarray:
-        """Compute the table (V,K) of a choice that is checked; the row of the unknown token is zero."""
+        """Compute the table (V,K) of a choice; the row of the unknown token is zero.
+
+        Raises:
+            RecipeError, UnknownNameError, InputError: see `check_choice`.
+        """
+        check_choice(choice)
         key = (choice.layers, choice.weights, choice.ridge)
         if key not in self.fits:
             self.fits = {key: self._fit(choice, progress)}  # cache the last fit: all shapings share it

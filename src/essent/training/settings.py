@@ -110,7 +110,7 @@ class Settings:
     lora: int = 0
 
     def __post_init__(self) -> None:
-        names = (self.templates,) if isinstance(self.templates, str) else self.templates
+        names = (self.templates,) if isinstance(self.templates, str) else tuple(self.templates)
         templates = tuple(read_field("template", name) for name in names)
         for name, template in zip(names, templates, strict=True):
             if not isinstance(template, str):

@@ -181,6 +181,7 @@ ATTACKS: dict[str, tuple[Any, ...]] = {
         "plain", "fast_tokenizer_files",
         set_keys("tokenizer_config.json", fast_tokenizer_files=["../tokenizer.4.0.json"]),
     ),
+    "no_room_for_tokens": ("plain", "model_max_length", set_keys("tokenizer_config.json", model_max_length=-5)),
     "a_path_as_new_setting": (
         "stock", r"config_kwargs\.something_new", set_keys(SETTINGS, config_kwargs={"something_new": "../elsewhere"})
     ),

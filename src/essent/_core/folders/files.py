@@ -18,7 +18,7 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from essent._core.atomic import write_json
+from essent._core.atomic import write_text
 from essent.errors import DamagedError, DataError, EssentError, InputError, ModelError, RecipeError
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def write_digests(root: Path) -> None:
         for path in sorted(root.rglob("*"))
         if path.is_file() and path.relative_to(root).as_posix() not in NOT_LISTED
     }
-    write_json(root / DIGESTS, {"format": FORMAT, "files": files}, indent=1)
+    write_text(root / DIGESTS, json.dumps({"format": FORMAT, "files": files}, indent=1))  # names may not be UTF-8
 
 
 def digest_of_file(path: Path) -> str:
@@ -186,8 +186,9 @@ def _read_digests(root: Path) -> dict[str, dict[str, Any]]:
 
 
 def _is_entry(name: str, entry: Any) -> bool:
+    inside = not name.startswith("/") and ".." not in name.split("/") and "\\" not in name
     return (
-        is_inside(name)
+        inside
         and isinstance(entry, dict)
         and type(entry.get("bytes")) is int
         and isinstance(entry.get("sha256"), str)

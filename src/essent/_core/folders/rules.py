@@ -33,6 +33,7 @@ def _has_path(value: Any) -> bool:
 
 TEXT = Kind("a string", lambda value: isinstance(value, str))
 WHOLE = Kind("a whole number", _whole)
+LIMIT = Kind("a number above 0", lambda value: type(value) in (int, float) and 0 < value < float("inf"))
 LAYERS = Kind("a whole number up to 10,000", lambda value: _whole(value) and value <= 10_000)
 ANYTHING = Kind("anything", lambda value: True)
 NULL = Kind("null", lambda value: value is None)
@@ -157,6 +158,7 @@ TOKENIZER = Rule(
         "init_inputs": Kind("an empty list", lambda value: value == []),
         "fast_tokenizer_files": optional(listed(FILE_NAME)),
         "tokenizer_object": NULL,
+        "model_max_length": optional(LIMIT),
         # paths on the machine that wrote them, which transformers ignores: it reads the files of the folder
         **dict.fromkeys(("tokenizer_file", "vocab_file", "merges_file", "special_tokens_map_file"), optional(TEXT)),
     },

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from essent._core.atomic import write_json
-from essent._core.lazy import check_torch
+from essent._core.lazy import check_torch, optional_import
 from essent.cli import options as opt
 from essent.cli.console import is_quiet, prepare_torch, results, show_lines, show_note, wants_progress
 from essent.cli.files import check_output, check_report, listed, read_files, write_json_file, write_page
@@ -181,6 +181,7 @@ def build(
 
     check_output(output, run.force, (".jsonl",))
     check_output(json_file, run.force)
+    optional_import("lemminflect", "heros")
     sentences = read_files(texts, column)
     pipeline, typos = Parser(parser), misspellings()
     lexicon, masked, unit = None, None, "words and marks"

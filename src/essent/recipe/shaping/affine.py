@@ -272,7 +272,7 @@ class Whiten(AffineShaper):
     def check_settings(self) -> None:
         """Check the settings."""
         super().check_settings()
-        if isinstance(self.eps, str) or not 0 <= self.eps < float("inf"):
+        if isinstance(self.eps, (bool, str)) or self.eps is None or not 0 <= self.eps < float("inf"):
             raise RecipeError(f"{self.spec()} — eps must be a number ≥ 0, not {self.eps!r}.")
 
     def matrix_of(self, moments: Moments) -> np.ndarray:
