@@ -19,7 +19,7 @@ import numpy as np
 
 from command_line import PROGRAM
 from essent.serving.app import Server, create_app, sweep
-from essent.serving.run import Prepared
+from essent.serving.prepared import Prepared
 from essent.serving.service import Service
 from essent.serving.settings import Settings
 from samples import TEXTS

@@ -18,7 +18,7 @@ from essent import Encoder
 from essent._core.folders.files import write_digests
 from essent._core.machine import has_bfloat16
 from essent.engine.compiled import cosines
-from essent.serving.run import prepare
+from essent.serving.prepared import prepare
 from families import build_tokenizer
 from servers import running
 from static_models import table_of

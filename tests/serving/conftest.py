@@ -11,7 +11,7 @@ import pytest
 
 from essent import Encoder, StaticEncoder
 from essent.engine.compiled import CompiledEncoder
-from essent.serving.run import Prepared, prepare
+from essent.serving.prepared import Prepared, prepare
 from families import build_tokenizer
 from servers import Running, running
 from static_models import static_model

@@ -20,8 +20,8 @@ import pytest
 
 from essent._core.machine import cores
 from essent.errors import InputError
+from essent.serving.prepared import Prepared, named
 from essent.serving.routes import explorer_page
-from essent.serving.run import Prepared, named
 from essent.serving.settings import Settings
 from servers import Running, paused, running
 from waiting import LIMIT, wait_until

@@ -29,7 +29,7 @@ from command_line import run
 from essent import StaticEncoder
 from essent._core.lazy import IN_TORCH
 from essent._core.machine import ROOT
-from essent.serving.run import Prepared
+from essent.serving.prepared import Prepared
 from essent.serving.settings import Settings
 from hidden_modules import hiding
 from servers import COMMAND, Running, paused, started

@@ -23,7 +23,7 @@ from schemathesis import Case, GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance  # names, lengths and widths are the model's
 
 from essent import Encoder
-from essent.serving.run import prepare
+from essent.serving.prepared import prepare
 from samples import LONG
 from servers import SENTENCES, Running, running, unit
 

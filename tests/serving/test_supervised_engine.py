@@ -22,7 +22,7 @@ import pytest
 from essent import Encoder
 from essent.errors import EngineError, EssentError
 from essent.serving.engine import Engine
-from essent.serving.run import Prepared, prepare
+from essent.serving.prepared import Prepared, prepare
 from essent.serving.schedule import Schedule
 from essent.serving.schemas import RequestError
 from essent.serving.service import Service

@@ -17,7 +17,7 @@ from fastapi.responses import PlainTextResponse
 from essent.engine.numpy_encoder import unit_length
 from essent.report.parts import COLOURS
 from essent.serving import schemas
-from essent.serving.run import Description
+from essent.serving.prepared import Description
 from essent.serving.schemas import RequestError, unhealthy
 from essent.serving.service import Service
 from essent.version import __version__

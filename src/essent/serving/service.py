@@ -18,7 +18,7 @@ from essent.engine.compiled import largest_difference
 from essent.engine.numpy_encoder import unit_length
 from essent.errors import VerificationError
 from essent.serving.engine import Engine
-from essent.serving.run import Prepared
+from essent.serving.prepared import Prepared
 from essent.serving.schedule import Batch, Schedule
 from essent.serving.schemas import RequestError, overloaded
 from essent.serving.settings import Settings
