@@ -104,6 +104,15 @@ def test_the_journal_counts_all_seconds(run_at: Any, tmp_path: Path, monkeypatch
     assert (run.spent, run.remaining) == (117.0, 883.0)
 
 
+def test_a_resumed_run_plans_a_step_without_the_seconds_of_later_ones(run_at: Any) -> None:
+    run = run_at(100.0)
+    planned = plan_search(run, share_of(run, "search"))
+    run.entries |= {"search": {"seconds": 600.0}, "train": {"seconds": 200.0}}  # as its journal contains
+    assert plan_search(run, share_of(run, "search")) == planned
+    run.once("search", dict)
+    assert run.spent == 700.0
+
+
 @pytest.mark.parametrize(
     ("scores", "name"),
     [((80.0, 79.0, 78.5, 60.0), "c"), ((-2.0, -3.0, -4.0, -5.0), "a"), ((math.nan,) * 4, "a"), ((80.0,), "a")],

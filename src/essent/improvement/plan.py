@@ -83,7 +83,7 @@ def make_plan(shell: SentenceTransformer, inputs: Inputs, settings: Mapping[str,
     if metric.by_agreement:
         scoring = time_topics(inputs.texts[:MAX_TEXTS], size, seed)
     speed = {"seconds": seconds, "tokens": tokens, "scoring": scoring, "references": 0.0, "pace": 1.0}
-    labelled = texts_of(metric.tasks)
+    labelled = texts_of(task for task in metric.tasks if task.compared() is None)
     speed["measured"] = seconds * len(texts_of(metric.measured.values()).union(metric.held_out)) + scoring * len(
         labelled
     )

@@ -247,7 +247,7 @@ def graph(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
     try:
         compile_graph(Encoder(str(run.output / ENCODER), device="cpu"), run.plan["engine"]).save(str(path))
     except EngineError as error:
-        return {"why": str(error)}
+        return {"why": str(error).rstrip(".")}
     compiled = load_graph(str(path))
     run.metric.measure(GRAPH, compiled)
     return _figures(run, compiled, path, [GRAPH])

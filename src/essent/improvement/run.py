@@ -232,6 +232,7 @@ class Run:
         self.output, self.folder, self.entries = output, (output / JOURNAL).parent, entries
         self.model, self.inputs, self.settings, self.progress, self.note = model, inputs, settings, progress, note
         self.lap = began
+        self.reached: dict[str, float] = {}  # seconds of the steps that this process has computed or read so far
         self.plan = self.once("plan", lambda: make_plan(self.shell(), inputs, settings))
         criterion = CRITERIA.get(settings["use"], TEACHER)
         self.metric = Metric(
@@ -255,6 +256,7 @@ class Run:
             self.lap = machine.elapsed()
             self.entries[name] = plain({**values, "seconds": round(self.lap - before, 2)})
             write_json(self.output / JOURNAL, self.entries, indent=1)
+        self.reached[name] = self.entries[name]["seconds"]
         return dict(self.entries[name])
 
     def step(self, name: str, compute: Callable[..., dict[str, Any]], planned: Mapping[str, Any]) -> dict[str, Any]:
@@ -279,8 +281,8 @@ class Run:
 
     @property
     def spent(self) -> float:
-        """Seconds of the budget that finished steps took."""
-        return float(sum(entry.get("seconds", 0.0) for entry in self.entries.values()))
+        """Seconds of the budget that the steps up to here took; a resumed run has not reached all of the journal."""
+        return float(sum(self.reached.values()))
 
     @property
     def remaining(self) -> float:

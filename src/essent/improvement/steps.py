@@ -240,7 +240,9 @@ def train(run: Run, settings: Mapping[str, Any], step_seconds: float) -> str:
                     break
             training, names = further, further_names
         if why:
-            text = f"{longer} instead of {training['steps']} steps of training"
+            text = (
+                f"{longer} instead of {training['steps']} steps of training" if names else f"{longer} steps of training"
+            )
             run.missing["train"] = (text, (longer - training["steps"]) * training["step_seconds"])
             if not names:
                 return why

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import chain, zip_longest
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -125,7 +125,9 @@ class PairExplanation:
             MissingDependencyError: pandas is not installed.
         """
         pandas = optional_import("pandas", "data")
-        frame: pd.DataFrame = pandas.DataFrame(map(asdict, self.changes))
+        frame: pd.DataFrame = pandas.DataFrame(
+            map(asdict, self.changes), columns=[field.name for field in fields(PairChange)]
+        )
         return frame
 
     def headline(self) -> str:

@@ -169,6 +169,15 @@ class _Run:
             raise DataError(f"no data for {name}")
         return key
 
+    def _contexts(self, model: str, jobs: Sequence[_Job]) -> str:
+        """Return the folder of averaged token vectors for the jobs; "" without jobs, or if these cannot be run."""
+        try:
+            return self._average(model) if jobs else ""
+        except EssentError as error:
+            for job in jobs:
+                job.problem = f"no averaged token vectors: {_first_line(error)}"
+            return ""
+
     def _average(self, model: str) -> str:
         """Return the folder of token vectors averaged over the corpus, as written in `avg:`; write it unless cached."""
         backbone = load(model, [Recipe()], self.passes["options"]).backbone
@@ -185,12 +194,13 @@ class _Run:
         """Score all jobs on one model."""
         try:
             capabilities = read_capabilities(model, self.passes["options"])
-            contexts = self._average(model) if any(job.cell.reads_contexts for job in jobs) else ""
         except EssentError as error:
             self.report(f"{model}: {error}")
             for job in jobs:
                 job.problem = "model not loaded"
             return
+        contexts = self._contexts(model, [job for job in jobs if job.cell.reads_contexts])
+        jobs = [job for job in jobs if not job.problem]
         groups: dict[tuple[str, str], list[tuple[_Job, list[Recipe]]]] = defaultdict(list)  # by texts to learn from
         for job in jobs:
             settings = job.cell.settings
