@@ -72,6 +72,16 @@ def test_vectors_of_a_fitted_encoder_with_a_prompt(bert: Path, tmp_path: Path, e
         assert sum(token["weight"] for token in tokens) == pytest.approx(1)
 
 
+def test_golden_texts_longer_than_the_model(bert: Path, tmp_path: Path) -> None:
+    encoder = Encoder(str(bert), "mean")
+    encoder.max_seq_length = 4
+    encoder.save(str(tmp_path / "short"))
+    (tmp_path / "graph").mkdir()
+    with running([prepare(f"short={tmp_path}/short", "torch", tmp_path / "graph")]) as server:
+        answer = httpx.post(f"{server.url}/v1/embeddings", json={"input": "a", "model": "short"})
+    assert answer.status_code == 200
+
+
 def test_bfloat16_needs_a_graph(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="set engine='openvino'"):
         prepare(f"mini={bert}", "torch", tmp_path, "bfloat16")
