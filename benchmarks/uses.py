@@ -5,7 +5,8 @@
 
 `measure` draws texts of each file (columns text and label) and writes a case: of one model and data set, the scores by
 labels of every recipe, the measures without labels, and the cosines of pairs that a user could judge. The recipes are
-the reference of `teacher`, FIXED, and some of the space `auto`, drawn at random. Existing cases are not measured again.
+the reference of `teacher`, FIXED, and some of the space `auto`, drawn at random; with `--space full auto`, all of these
+spaces, and only the measures of `topics` and `teacher`. Existing cases are not measured again.
 
 `table` prints Markdown: the points that each choice gains over `mean` and loses against the best recipe by labels, and
 the rank correlation of its criterion with the score. Clusters are shown for the data sets of `--topics`, whose classes
@@ -48,7 +49,6 @@ from vector_measures import CANDIDATES, Vectors, retrieved
 
 SCORES = ("Clusters: accuracy of k-means", "Clusters: V-measure of k-means", "Classes: accuracy of a probe")
 OF_TOPICS = SCORES[:2]  # shown for classes that are topics
-MEASURES = (*topics.MEASURES, *CANDIDATES, TEACHER)
 LEADS = (0.0, 0.05, 0.1, 0.15)
 MOST_COMBINED = 5  # measures of a combination
 JUDGED, SELECTED, REPEATS = (30, 60), ("random", "strata"), 20  # pairs, how they are selected, and draws
@@ -71,7 +71,7 @@ FIXED_PROMPTS = ("about", "about" + CENTRED, LAST, LAST + CENTRED, f"{LAST} | ab
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LabelledTexts(SearchData):
-    """Texts with classes. A recipe's row contains cosines of pairs, then SCORES, then MEASURES without `teacher`.
+    """Texts with classes. A recipe's row contains cosines of pairs, then SCORES, then measures without `teacher`.
 
     The pairs are those of `teacher`, the halves of `topics`, and texts with copies that lack three tenths of the words.
     """
@@ -79,9 +79,10 @@ class LabelledTexts(SearchData):
     clusters: ClusterTask
     probe: LabelTask
     latent: np.ndarray  # (N,N), cosines by latent semantic analysis
+    candidates: tuple[str, ...]  # CANDIDATES, or none of them
 
     @classmethod
-    def of_file(cls, path: Path, count: int) -> LabelledTexts:
+    def of_file(cls, path: Path, count: int, candidates: tuple[str, ...]) -> LabelledTexts:
         """Draw texts of a file, and make the pairs."""
         examples, name, rng = draw_examples(path, count), path.stem, np.random.default_rng(0)
         texts = [example.texts[0] for example in examples]
@@ -93,13 +94,18 @@ class LabelledTexts(SearchData):
         latent = unit_rows(directions[:, -DIMENSIONS:] * np.sqrt(np.maximum(values[-DIMENSIONS:], 0)))
         clusters = ClusterTask(name, examples, seeds=(0, 1, 2), starts=3)
         probe = LabelTask(name, examples, nested=False, folds=5, strengths=(0.03, 1.0))
-        data = {"clusters": clusters, "probe": probe, "latent": latent @ latent.T}
+        data = {"clusters": clusters, "probe": probe, "latent": latent @ latent.T, "candidates": candidates}
         return cls(name, None, tuple(texts), (TEACHER,), pairs, teacher, criterion, **data)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The measures of a row."""
+        return (*topics.MEASURES, *self.candidates)
 
     @property
     def measures(self) -> slice:
         """The columns of scores and measures."""
-        return slice(self.extra.stop, self.extra.stop + len(SCORES) + len(MEASURES) - 1)
+        return slice(self.extra.stop, self.extra.stop + len(SCORES) + len(self.names))
 
     def vector_evidence(self, vectors: np.ndarray, pairs: TextPairs) -> Iterator[tuple[slice, Any]]:
         """Yield the scores and measures of a recipe; NaN for vectors that are all equal."""
@@ -110,14 +116,15 @@ class LabelledTexts(SearchData):
             yield self.measures, np.nan
             return
         runs, predicted = (task.evidence(texts, range(len(texts)))[None] for task in (self.clusters, self.probe))
-        measured = Vectors(texts)
         values = [
             *(self.clusters.scores(runs, name)[0] for name in self.clusters.score_names),
             self.probe.scores(predicted, "accuracy")[0],
             *self.topics.measure(texts, first, second),
-            *(*measured.geometry(), *measured.graph(), *measured.clusterings(self.topics.lexical)),
-            *(*measured.words(self.topics, self.latent), retrieved(first, second), retrieved(copies, whole)),
         ]
+        if self.candidates:
+            measured = Vectors(texts)
+            values += [*measured.geometry(), *measured.graph(), *measured.clusterings(self.topics.lexical)]
+            values += [*measured.words(self.topics, self.latent), retrieved(first, second), retrieved(copies, whole)]
         yield self.measures, values
 
 
@@ -132,12 +139,13 @@ def draw_examples(path: Path, count: int) -> tuple[Example, ...]:
     return tuple(example for example in drawn if frequency[example.target] >= MIN_PER_CLASS)
 
 
-def recipes_for(folder: str, count: int) -> Space:
-    """Return the fixed recipes, and some of the space `auto` that are not among the reference."""
+def recipes_for(folder: str, spaces: Sequence[str], count: int) -> Space:
+    """Return the fixed recipes, and those of the spaces, or some of `auto`, that are not among the reference."""
     capabilities = read_capabilities(folder, {})
     reference = set(REFERENCE.expand(capabilities)[0])
-    others = [str(recipe) for recipe in SPACES["auto"].expand(capabilities)[0] if recipe not in reference]
-    drawn = sorted(np.random.default_rng(0).permutation(len(others))[:count])
+    searched = [recipe for space in spaces or ["auto"] for recipe in SPACES[space].expand(capabilities)[0]]
+    others = [str(recipe) for recipe in dict.fromkeys(searched) if recipe not in reference]
+    drawn = sorted(np.random.default_rng(0).permutation(len(others))[: None if spaces else count])
     return Space((), (*FIXED, *FIXED_PROMPTS * capabilities.causal, *(others[number] for number in drawn)), "uses")
 
 
@@ -146,17 +154,18 @@ def measure(options: argparse.Namespace) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     name, _, folder = options.model.rpartition("=")
     settings = SearchSettings(1.5, precision=options.precision)
+    candidates = () if options.space else CANDIDATES
     for path in options.data:
         file = options.out / f"{name}.{path.stem}.npz"
         if not file.exists():
-            case = case_of(folder, recipes_for(folder, options.recipes), path, options.texts, settings)
+            data = LabelledTexts.of_file(path, options.texts, candidates)
+            case = case_of(folder, recipes_for(folder, options.space, options.recipes), data, settings)
             np.savez_compressed(file, model=name, **case)
             print(f"{name}, {path.stem}: {len(case['recipes'])} recipes, {case['size']}", flush=True)
 
 
-def case_of(folder: str, space: Space, path: Path, count: int, settings: SearchSettings) -> dict[str, Any]:
-    """Measure every recipe of a model on texts of a file."""
-    data = LabelledTexts.of_file(path, count)
+def case_of(folder: str, space: Space, data: LabelledTexts, settings: SearchSettings) -> dict[str, Any]:
+    """Measure every recipe of a model on some texts."""
     with run_passes(folder, space, [data], BASELINES, settings) as run:
         rows, recipes = np.array(run.sweeps[0].store.rows), list(map(str, run.sweeps[0].program.recipes))
     cosines, judged = rows[:, : len(data.teacher.pairs)], len(data.teacher.gold[-1])
@@ -166,6 +175,7 @@ def case_of(folder: str, space: Space, path: Path, count: int, settings: SearchS
         "data": data.name,
         "size": f"{len(classes)} texts, {len(set(classes.values()))} classes",
         "recipes": recipes,
+        "measures": [*data.names, TEACHER],
         "values": np.column_stack([rows[:, data.measures], teacher.scores(cosines)]),
         "cosines": cosines[:, -judged:].astype(np.float32),
         "same_class": [classes[first] == classes[second] for first, second in teacher.pairs[-judged:]],
@@ -186,6 +196,7 @@ class Case:
         self.scores, measures = np.split(stored["values"][defined], [len(SCORES)], axis=1)  # (R,S), (R,M)
         self.numbers = {str(recipe): number for number, recipe in enumerate(stored["recipes"][defined])}
         self.mean = self.numbers["mean"]
+        self.measures = [str(name) for name in stored["measures"]]
         self.ranks = rankdata(measures, axis=0) / len(measures)  # (R,M), 1 is the best
         self.topics = self.ranks[:, : len(topics.MEASURES)].mean(axis=1)  # (R,)
         self.cosines, self.same_class = stored["cosines"][defined].astype(np.float64), stored["same_class"]  # (R,P)
@@ -223,9 +234,10 @@ class Use:
 
     def learn(self) -> list[tuple[Any, str]]:
         """Return for each case a recipe by the combination and lead that are best on other cases, and their names."""
-        sizes, columns = range(1, MOST_COMBINED + 1), range(len(MEASURES))
+        measures = self.cases[0].measures
+        sizes, columns = range(1, MOST_COMBINED + 1), range(len(measures))
         members = [list(chosen) for size in sizes for chosen in combinations(columns, size)]
-        weights = np.zeros((len(MEASURES), len(members)))  # (M,G)
+        weights = np.zeros((len(measures), len(members)))  # (M,G)
         for number, combined in enumerate(members):
             weights[combined, number] = 1 / len(combined)
         leads = np.array(LEADS)[:, None]
@@ -239,7 +251,7 @@ class Use:
                 continue
             values = others.mean(axis=0) + np.minimum(others.min(axis=0), 0) / 2
             lead, best = np.unravel_index(values.argmax(), values.shape)
-            names = ", ".join(MEASURES[column] for column in members[best])
+            names = ", ".join(measures[column] for column in members[best])
             learned.append((numbers[lead, best], f"{names}; lead {LEADS[lead]:g}"))
         return learned
 
@@ -257,7 +269,7 @@ class Use:
             chosen = [case.choose(case.topics, lead) for case in self.cases]
             self.print_choice(f"`{TOPICS}`, lead {lead:g}", chosen, criteria)
         self.print_choice("combinations chosen on other cases", [recipe for recipe, _ in self.learned])
-        for column, name in enumerate(MEASURES):
+        for column, name in enumerate(self.cases[0].measures):
             criteria = [case.ranks[:, column] for case in self.cases]
             chosen = [case.choose(case.ranks[:, column]) for case in self.cases]
             self.print_choice(name, chosen, criteria)
@@ -315,6 +327,7 @@ def main() -> None:
     measuring.add_argument("--data", nargs="+", type=Path, required=True, metavar="FILE")
     measuring.add_argument("--texts", type=int, default=500, help=f"of each file, at most {topics.MAX_TEXTS}")
     measuring.add_argument("--recipes", type=int, default=60, help="drawn from the space auto")
+    measuring.add_argument("--space", nargs="*", default=[], metavar="NAME", help="spaces of which all are measured")
     measuring.add_argument("--precision", default="float32")
     measuring.add_argument("--out", type=Path, required=True)
     measuring.set_defaults(run=measure)
