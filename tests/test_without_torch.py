@@ -27,7 +27,7 @@ from samples import TEXTS
 from static_models import static_model
 
 PROJECT = (Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8")
-EXTRAS = ("datasets", "pandas", "pyarrow", "openvino", "onnxruntime", "matplotlib", "mteb", "gensim", "zuko", "jinja2")
+EXTRAS = ("datasets", "pandas", "pyarrow", "openvino", "onnxruntime", "matplotlib", "mteb", "zuko", "jinja2")
 ABSENT = (*IN_TORCH, *EXTRAS)
 INSTALL = 'pip install "essent[torch]"'
 SENTENCES = [text for text in TEXTS if text]

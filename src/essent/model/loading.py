@@ -33,7 +33,7 @@ from essent._core.folders.contents import (
     weight_shapes,
 )
 from essent._core.hub import file_options, full_name, reach_model
-from essent.errors import ModelError, RecipeError, UnsupportedRecipeError
+from essent.errors import DataError, ModelError, RecipeError, UnsupportedRecipeError
 from essent.model.backbone import LAYER_LISTS, Backbone
 from essent.model.capabilities import (
     ModelCapabilities,
@@ -48,7 +48,7 @@ from essent.model.capabilities import (
 from essent.model.mlm_head import MaskedLMHead, find_output_embedding, load_masked, names_mlm_head, read_moments
 from essent.model.token_rows import STATIC_MODULES, backbone_of, is_model2vec, is_static, open_model2vec
 from essent.model.weights import Shapes, check_sizes, require_rows, require_weights
-from essent.model.word_vectors import is_word_vectors, word_model
+from essent.model.word_vectors import word_model
 from essent.recipe.layers import reads_mlm_head, resolve
 from essent.recipe.recipe import Recipe
 from essent.recipe.types import RequiredOutputs
@@ -224,12 +224,14 @@ def _reached(
         )
     name, options = check_model(model), check_options(options)
     if Path(name).is_file():
-        if not is_word_vectors(name):
+        try:
+            words = word_model(name)
+        except DataError as error:
             raise ModelError(
-                f"{name!r} is a file; a model is a folder (with config.json), a name on the hub, or a file of word "
-                "vectors (GloVe, word2vec, fastText)."
-            )
-        yield name, options, word_model(name)
+                f"{name!r} is a file; a model is a folder (with config.json), a name on the hub, or a text file of "
+                f"word vectors. {error}"
+            ) from error
+        yield name, options, words
         return
     name, options = full_name(name), reach_model(name, options)
     _refuse_saved_encoder(name, recipes, options)
