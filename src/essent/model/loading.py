@@ -29,7 +29,6 @@ from essent._core.folders.contents import (
     is_exported_folder,
     opening,
     read_modules,
-    weight_files,
     weight_shapes,
 )
 from essent._core.hub import file_options, full_name, reach_model
@@ -45,7 +44,7 @@ from essent.model.capabilities import (
     is_relative,
     switch_causal_attention_off,
 )
-from essent.model.mlm_head import MaskedLMHead, find_output_embedding, load_masked, names_mlm_head, read_moments
+from essent.model.mlm_head import MaskedLMHead, load_masked, names_mlm_head
 from essent.model.token_rows import STATIC_MODULES, backbone_of, is_model2vec, is_static, open_model2vec
 from essent.model.weights import Shapes, check_sizes, require_rows, require_weights
 from essent.model.word_vectors import word_model
@@ -109,7 +108,6 @@ def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -
             required = reduce(operator.or_, (required_outputs_of(recipe, last) for recipe in recipes))
             extra = _fewer_layers(config, required.depth)
         shapes = _shapes(name, config, options, extra.get("num_hidden_layers"))
-        output_embedding = find_output_embedding(config, recipes, shapes)
         if any(reads_mlm_head(recipe.layers) for recipe in recipes):
             shell = _open_with_mlm_head(name, config, options)
         else:
@@ -120,9 +118,6 @@ def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -
         if loaded.backbone.static_table.is_meta:
             raise ModelError("device_map offloads the input embeddings. Put them on a device, such as 'cpu' or 0.")
         require_weights(name, loaded.backbone.model, shapes, trusted=bool(options.get("trust_remote_code")))
-        if output_embedding:
-            paths = weight_files(*_weights(name, config, options))
-            loaded.backbone.output_moments = read_moments(paths, output_embedding)
         return loaded
 
 

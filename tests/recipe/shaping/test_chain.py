@@ -35,8 +35,6 @@ def build(text: str) -> Chain:
     [
         *((spec, spec) for spec in [*SPECS[:-1], "quantile:50", "quantile:seed=3", "flow:learning_rate=1e-05"]),
         ("abtt:2", "abtt"),
-        ("filter:2", "filter"),
-        ("filter:8", "filter:8"),
         ("flow:epochs=5", "flow"),
         ("flow:2,seed=4", "flow:epochs=2,seed=4"),
     ],

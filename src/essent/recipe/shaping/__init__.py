@@ -3,7 +3,7 @@
 from essent._core.lazy import needs_torch
 
 with needs_torch(__name__):
-    from essent.recipe.shaping.affine import PCA, AffineShaper, AllButTheTop, Centre, EmbedFilter, Whiten, ZScore
+    from essent.recipe.shaping.affine import PCA, AffineShaper, AllButTheTop, Centre, Whiten, ZScore
     from essent.recipe.shaping.base import Normalize, Shaper, shapers
     from essent.recipe.shaping.flow import Flow
     from essent.recipe.shaping.quantile import QuantileUniform
@@ -13,7 +13,6 @@ __all__ = [
     "AffineShaper",
     "AllButTheTop",
     "Centre",
-    "EmbedFilter",
     "Flow",
     "Normalize",
     "QuantileUniform",
