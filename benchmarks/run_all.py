@@ -24,7 +24,6 @@ FOLDER = Path(__file__).parent
 STORED = FOLDER / "ratios.json"
 MOST = 0.10  # of the stored ratio, that a median may be lower
 COMMANDS = {  # short ones: few texts and steps; {} is the number of rounds
-    "quantile": "--rows 4000 --repeats {}",
     "encode": "--rounds {} --only openvino.*(f32|bf16).mean",
     "search": "--only heads --repeats {}",
     "train": "--rounds {} --steps 4 --objectives simcse",

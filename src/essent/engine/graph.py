@@ -29,7 +29,7 @@ from essent.model.template import template_states
 from essent.recipe.layers import format_mix
 from essent.recipe.shaping.base import Affine
 from essent.recipe.shaping.chain import Chain
-from essent.recipe.shaping.quantile import QuantileUniform
+from essent.recipe.shaping.nonlinear import QuantileUniform
 from essent.recipe.tokens import content_of
 from essent.recipe.types import Tokens
 

@@ -22,8 +22,7 @@ from essent.errors import InputError, RecipeError
 from essent.recipe.shaping.affine import PCA, AllButTheTop, Centre, Whiten, ZScore
 from essent.recipe.shaping.base import Normalize, Shaper, shapers
 from essent.recipe.shaping.chain import Chain
-from essent.recipe.shaping.flow import Flow
-from essent.recipe.shaping.quantile import QuantileUniform
+from essent.recipe.shaping.nonlinear import Flow, QuantileUniform
 from samples import daily
 
 VECTORS = sentence_like(60, 6)

@@ -5,8 +5,7 @@ from essent._core.lazy import needs_torch
 with needs_torch(__name__):
     from essent.recipe.shaping.affine import PCA, AffineShaper, AllButTheTop, Centre, Whiten, ZScore
     from essent.recipe.shaping.base import Normalize, Shaper, shapers
-    from essent.recipe.shaping.flow import Flow
-    from essent.recipe.shaping.quantile import QuantileUniform
+    from essent.recipe.shaping.nonlinear import Flow, QuantileUniform
 
 __all__ = [
     "PCA",

@@ -1,4 +1,4 @@
-"""A normalizing flow: an invertible network, trained to make the vectors Gaussian."""
+"""Steps that are not affine: the quantile map of each column, and a normalizing flow."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from sklearn.base import OneToOneFeatureMixin
+from sklearn.utils import resample
 from torch import nn
 from tqdm.auto import tqdm
 
@@ -15,6 +17,107 @@ from essent.recipe.shaping.affine import Moments, ZScore
 from essent.recipe.shaping.base import Affine, AffineModule, Fixed, Shaper, apply, shapers
 
 SHOW_PROGRESS_FROM = 20_000  # vectors · epochs below this train in seconds
+
+
+@shapers.register("quantile")
+class QuantileUniform(OneToOneFeatureMixin, Shaper):
+    """Map every column to [0, 1] by its quantiles (Stankevičius 3.4.2, quantile-u).
+
+    Equals `sklearn.preprocessing.QuantileTransformer(output_distribution="uniform")` with the same settings.
+
+    Args:
+        n_quantiles: number of points of the piecewise linear map; at most the number of vectors.
+        subsample: maximum number of vectors to learn from, drawn without replacement.
+        seed: of that draw.
+
+    Example:
+        >>> from essent.recipe.shaping import QuantileUniform
+        >>> QuantileUniform().fit_transform([[1.0], [2.0], [100.0]]).tolist()
+        [[0.0], [0.5], [1.0]]
+    """
+
+    least: ClassVar[dict[str, int]] = {"n_quantiles": 2, "subsample": 2}
+
+    def __init__(self, n_quantiles: int = 1000, subsample: int = 10_000, seed: int = 0) -> None:
+        self.n_quantiles = n_quantiles
+        self.subsample = subsample
+        self.seed = seed
+        self.check_settings()
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of dimensions of the vectors of `fit`."""
+        return len(self.quantiles_)
+
+    def fit(self, X: Any, y: Any = None) -> QuantileUniform:
+        """Learn the quantiles of each column of vectors (N,D).
+
+        Raises:
+            InputError: not (N,D), NaN or infinite values, or all vectors are equal.
+        """
+        self.check_settings()
+        vectors = self._vectors_to_fit(X)
+        self.require_spread(len(vectors), bool((vectors != vectors[0]).any()))
+        if len(vectors) > self.subsample:
+            vectors = resample(vectors, replace=False, n_samples=self.subsample, random_state=self.seed)
+        self.quantiles_ = column_quantiles(vectors, self.n_quantiles)
+        return self
+
+    def module(self) -> nn.Module:
+        """Return the fitted map as a torch module."""
+        return QuantileMap(self.learned("quantiles_"))
+
+
+def column_quantiles(vectors: np.ndarray, n_quantiles: int) -> np.ndarray:
+    """Compute at most n evenly spaced, linearly interpolated quantiles of each column of (n,D): (D,Q) float64.
+
+    Rounds step by step like numpy.percentile, which scikit-learn uses and which takes 20 times as long: a quantile that
+    differs by one bit from a value of many rows would move all of them by half a level.
+    """
+    columns = np.sort(vectors.T, axis=1)  # (D,n)
+    last = columns.shape[1] - 1
+    position = last * (np.linspace(0.0, 1.0, min(n_quantiles, last + 1)) * 100 / 100)  # (Q,)
+    below = np.floor(position).astype(np.int64).clip(max=last)
+    low, high = columns[:, below], columns[:, (below + 1).clip(max=last)]
+    share, rise = position - below, high - low  # (Q,) and (D,Q); `rise` in the type of the vectors
+    between = np.where(share >= 0.5, high - rise * (1 - share), low + rise * share)  # (D,Q) float64
+    return np.maximum.accumulate(between, axis=1)  # rounding must not make them fall
+
+
+class QuantileMap(Fixed):
+    """Module of the piecewise linear map from the columns' quantiles (D,Q) to [0, 1], in float64.
+
+    A value that equals several quantiles is mapped to the middle of their levels, as in scikit-learn.
+    """
+
+    quantiles: torch.Tensor
+    rows_per_block = 512  # limits the memory
+
+    def __init__(self, quantiles: np.ndarray) -> None:
+        super().__init__()
+        self.register_buffer("quantiles", torch.from_numpy(quantiles.copy()))
+        self.has_ties = bool((np.diff(quantiles, axis=1) <= 0).any())
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Map every dimension of vectors (B,D) to its quantiles."""
+        parts = [self._map(part.T.double().contiguous()) for part in vectors.split(self.rows_per_block)]
+        return torch.cat(parts, dim=1).T.to(vectors.dtype)  # (B,D)
+
+    def _map(self, values: torch.Tensor) -> torch.Tensor:
+        """Map columns (D,B): the mean of the levels in the intervals above and below each value."""
+        levels = self._level(values, right=True)
+        if self.has_ties:  # otherwise both are the same
+            levels = (levels + self._level(values, right=False)) / 2
+        levels = torch.where(values >= self.quantiles[:, -1:], 1.0, levels)
+        return torch.where(values <= self.quantiles[:, :1], 0.0, levels)  # also of a constant column
+
+    def _level(self, values: torch.Tensor, right: bool) -> torch.Tensor:
+        last = self.quantiles.shape[1] - 1
+        above = torch.searchsorted(self.quantiles, values.detach(), right=right).clamp(1, last)  # (D,B)
+        low, high = self.quantiles.gather(1, above - 1), self.quantiles.gather(1, above)
+        width = high - low
+        share = torch.where(width > 0, (values - low) / torch.where(width > 0, width, 1.0), 0.0)
+        return (above - 1 + share.clamp(0.0, 1.0)) / last
 
 
 @shapers.register("flow")
