@@ -1,8 +1,6 @@
-"""Chains: folding, streams, states, and what every step must do whatever it computes."""
+"""Chains: folding, states, and what every step must do whatever it computes."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -84,13 +82,6 @@ def test_unfittable_data_is_refused(text: str) -> None:
     for wrong, message in ((gap, "2 of 90 vectors have NaN .* first in row 88"), (np.zeros((0, 6)), "0 sample")):
         with pytest.raises(InputError, match=message):
             build(text).fit(wrong)
-    for batches, message in (
-        ((), "without vectors"),
-        ((VECTORS, VECTORS[:, :5]), "6 and 5 dimensions"),
-        (np.array_split(gap, 6), "first in row 88"),
-    ):
-        with pytest.raises(InputError, match=message):
-            build(text).fit_batches(lambda batches=batches: iter(batches))
     with pytest.raises(InputError, match=r"6 dimensions.*\(90, 5\)"):
         build(text).fit(VECTORS).transform(VECTORS[:, :5])
 
@@ -136,23 +127,6 @@ def test_neighbouring_affine_steps_fold_into_a_single_map() -> None:
     assert whole is not None
     by_hand = (VECTORS - whole.mean) @ whole.matrix + whole.offset
     np.testing.assert_allclose(second.transform(first.transform(VECTORS)), by_hand, atol=1e-8)
-
-
-@pytest.mark.parametrize("text", ["zscore", *CHAINS])
-def test_a_stream_matches_the_array(text: str) -> None:
-    starts = []
-
-    def batches() -> Iterator[np.ndarray]:
-        starts.append(1)
-        yield from np.array_split(VECTORS, 13)
-
-    streamed = build(text).fit_batches(batches)
-    assert len(starts) == 1 or "quantile" in text or "flow" in text or text.startswith("normalize")
-    whole = build(text).fit(torch.from_numpy(VECTORS))
-    # an optimizer carries the last bit of the z-score before it through its steps
-    np.testing.assert_allclose(
-        streamed.transform(VECTORS), whole.transform(VECTORS), atol=1e-4 if "flow" in text else 1e-8
-    )
 
 
 @pytest.mark.parametrize(("text", "kind"), list(zip(CHAINS, [np.float32, np.float64] * 2, strict=True)))

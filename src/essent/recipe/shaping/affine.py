@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property, reduce
 from typing import Any, ClassVar
@@ -14,7 +13,7 @@ from sklearn.base import OneToOneFeatureMixin
 from torch import nn
 
 from essent.errors import NoSpreadError, RecipeError
-from essent.recipe.shaping.base import Affine, Shaper, blocks, check_batches, shapers
+from essent.recipe.shaping.base import Affine, Shaper, blocks, shapers
 
 logger = logging.getLogger(__name__)
 
@@ -45,17 +44,8 @@ class Moments:
 
     @classmethod
     def of(cls, vectors: np.ndarray) -> Moments:
-        """Compute the moments of an array (N,D)."""
-        return cls.streamed(blocks(vectors))
-
-    @classmethod
-    def streamed(cls, batches: Iterable[np.ndarray]) -> Moments:
-        """Compute the moments of batches (n,D), merged pairwise to avoid cancellation (Chan et al. 1983).
-
-        Raises:
-            InputError: no batch, or batches of different widths.
-        """
-        total = reduce(cls._merged, map(cls._of_batch, check_batches(batches)))
+        """Compute the moments of an array (N,D), block by block, merged to avoid cancellation (Chan et al. 1983)."""
+        total = reduce(cls._merged, map(cls._of_batch, blocks(vectors)))
         return total.without_rounding(ROUNDING_OF_VALUES * np.abs(total.mean))
 
     @classmethod
@@ -134,7 +124,7 @@ class AffineShaper(Shaper):
         return self.fit_moments(Moments.of(self._vectors_to_fit(X)))
 
     def fit_moments(self, moments: Moments) -> AffineShaper:
-        """Learn from moments, which can be streamed.
+        """Learn from moments.
 
         Raises:
             NoSpreadError: too few vectors differ, so all would be mapped to zero.

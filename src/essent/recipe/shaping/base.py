@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,18 +19,12 @@ from essent._core.registry import Registry
 from essent.errors import InputError, NoSpreadError, not_fitted
 from essent.recipe.types import Part
 
-Batches = Callable[[], Iterable[np.ndarray]]
-
 # scikit-learn's attributes about the input of `fit`; they are not learned
 INPUT_ATTRIBUTES = ("n_features_in_", "feature_names_in_")
 
 
-def check_vectors(vectors: Any, first_row: int = 0) -> np.ndarray:
-    """Convert vectors to a finite array (N,D) with N ≥ 1; float32 and float64 are retained.
-
-    Args:
-        vectors: array or tensor.
-        first_row: index of the first row in a stream, for the message.
+def check_vectors(vectors: Any) -> np.ndarray:
+    """Convert an array or tensor to a finite array (N,D) with N ≥ 1; float32 and float64 are retained.
 
     Raises:
         InputError: another shape, or NaN or infinite values; the message shows the number of such rows and the first.
@@ -47,27 +41,8 @@ def check_vectors(vectors: Any, first_row: int = 0) -> np.ndarray:
     finite = np.isfinite(array).all(axis=1)
     if not finite.all():
         bad = np.flatnonzero(~finite)
-        raise InputError(
-            f"{len(bad)} of {len(array)} vectors have NaN or infinite values, the first in row {first_row + bad[0]}."
-        )
+        raise InputError(f"{len(bad)} of {len(array)} vectors have NaN or infinite values, the first in row {bad[0]}.")
     return array
-
-
-def check_batches(batches: Iterable[Any]) -> Iterator[np.ndarray]:
-    """Check every batch of a stream with `check_vectors` and yield it as an array.
-
-    Raises:
-        InputError: no batch, batches of different widths, or invalid vectors.
-    """
-    rows, width = 0, None
-    for batch in batches:
-        array = check_vectors(batch, rows)
-        if width not in (None, array.shape[1]):
-            raise InputError(f"Cannot fit on batches of {width} and {array.shape[1]} dimensions; they must be equal.")
-        rows, width = rows + len(array), array.shape[1]
-        yield array
-    if not rows:
-        raise InputError("Cannot fit a shaping step without vectors: the stream has no batch.")
 
 
 def blocks(array: np.ndarray, rows: int = 8192) -> Iterator[np.ndarray]:
@@ -212,14 +187,6 @@ class Shaper(Part, VectorTransformer):
     @abstractmethod
     def fit(self, X: Any, y: Any = None) -> Shaper:
         """Learn from vectors (N,D)."""
-
-    def fit_batches(self, make_batches: Batches) -> Shaper:
-        """Learn from streamed vectors (n,D). By default all are loaded; subclasses may need less memory.
-
-        Args:
-            make_batches: function that starts the stream.
-        """
-        return self.fit(np.concatenate(list(check_batches(make_batches()))))
 
     def require_spread(self, count: int, differ: bool) -> None:
         """Check that the vectors are not all equal: a step fitted on equal vectors maps them, or all vectors, to zeros.

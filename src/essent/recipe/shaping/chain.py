@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from torch import nn
 
 from essent.errors import not_fitted
 from essent.recipe.shaping.affine import AffineShaper, Moments
-from essent.recipe.shaping.base import Affine, Batches, Shaper, VectorTransformer, apply, blocks, check_batches, shapers
+from essent.recipe.shaping.base import Affine, Shaper, VectorTransformer, apply, shapers
 
 
 class Chain(VectorTransformer):
@@ -79,33 +78,17 @@ class Chain(VectorTransformer):
         """
         array = self._vectors_to_fit(X)
         self._width = array.shape[1]
-        return self.fit_batches(lambda: blocks(array), moments)
-
-    def fit_batches(self, make_batches: Batches, moments: Moments | None = None) -> Chain:
-        """Fit on streamed batches (n,D). Adjacent affine steps need one pass, whose moments are mapped through them.
-
-        Args:
-            make_batches: starts the stream; called once per group of adjacent affine steps and per other step that
-                learns. The quantile map reads a second time if there are more vectors than it samples; the flow loads
-                all vectors.
-            moments: of the stream, if already computed.
-
-        Raises:
-            InputError: no batch, batches of different widths, or NaN or infinite values.
-        """
-        done: list[Shaper] = []
-        for step in self.steps:
-            if isinstance(step, AffineShaper):
-                if done and isinstance(done[-1], AffineShaper) and moments is not None:
-                    moments = moments.through(done[-1].affine())
-                elif done or moments is None:
-                    moments = Moments.streamed(_shaped(done, make_batches))
-                step.fit_moments(moments)
-            else:
-                moments = None
+        for index, step in enumerate(self.steps):
+            before = self.steps[:index]
+            if not isinstance(step, AffineShaper):
                 if step.needs_fit:
-                    step.fit_batches(partial(_shaped, tuple(done), make_batches))
-            done.append(step)
+                    step.fit(_shaped(before, array))
+                continue
+            if before and isinstance(before[-1], AffineShaper) and moments is not None:
+                moments = moments.through(before[-1].affine())
+            elif before or moments is None:
+                moments = Moments.of(_shaped(before, array))
+            step.fit_moments(moments)
         return self
 
     # -- run --------------------------------------------------------------------------------------------------------
@@ -153,8 +136,6 @@ class Chain(VectorTransformer):
         return chain
 
 
-def _shaped(steps: Sequence[Shaper], make_batches: Batches) -> Iterator[np.ndarray]:
-    """Yield the batches after fitted steps, in float64, so that folding them is exact."""
-    module = Chain(steps).module()
-    for array in check_batches(make_batches()):
-        yield apply(module, array.astype(np.float64)) if steps else array
+def _shaped(steps: Sequence[Shaper], array: np.ndarray) -> np.ndarray:
+    """Return the vectors after fitted steps, in float64, so that folding them is exact."""
+    return apply(Chain(steps).module(), array.astype(np.float64)) if steps else array
