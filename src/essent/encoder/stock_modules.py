@@ -36,7 +36,6 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from essent.encoder.plan import Plan, by_token, weights_by_token
 from essent.errors import EssentError, InputError
-from essent.model.token_rows import LONG
 from essent.recipe.layers import format_mix
 from essent.recipe.pooling import mix_sources
 from essent.recipe.shaping.base import Affine
@@ -58,6 +57,7 @@ REMOVED_WEIGHT = 1e-9  # of the largest weight: a removed token, which counts on
 STORED = ("float32", "float16", "int8")
 HALF = float(np.finfo(np.float16).max)
 UNIT = ("normalize",)
+LONG = 10**6  # the default limit of WordEmbeddings
 
 
 class NoStockModulesError(EssentError):

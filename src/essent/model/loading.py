@@ -14,7 +14,7 @@ from typing import Any, cast
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize, Transformer
-from sentence_transformers.sentence_transformer.modules import Dropout, Pooling
+from sentence_transformers.sentence_transformer.modules import Dropout, Pooling, StaticEmbedding
 from sentence_transformers.util import get_device_name
 from torch import nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel
@@ -45,7 +45,7 @@ from essent.model.capabilities import (
     switch_causal_attention_off,
 )
 from essent.model.mlm_head import MaskedLMHead, load_masked, names_mlm_head
-from essent.model.token_rows import STATIC_MODULES, backbone_of, is_model2vec, is_static, open_model2vec
+from essent.model.token_rows import backbone_of, is_model2vec, is_static, open_model2vec
 from essent.model.weights import Shapes, check_sizes, require_rows, require_weights
 from essent.model.word_vectors import word_model
 from essent.recipe.layers import reads_mlm_head, resolve
@@ -252,14 +252,14 @@ def own_recipe(model: SentenceTransformer) -> Recipe:
     Raises:
         RecipeError: no recipe describes one of the modules, for example a trained Dense layer.
     """
-    static = isinstance(model[0], STATIC_MODULES)
+    static = isinstance(model[0], StaticEmbedding)
     text = "static" if static else "mean"
     for module in list(model)[1:]:
         mode = POOLING.get(str(module.pooling_mode)) if isinstance(module, Pooling) and module.include_prompt else None
         if isinstance(module, Dropout):  # the identity outside training
             continue
         if mode is not None:
-            text = f"{mode} layers=static" if static else mode
+            text = mode
         elif isinstance(module, Normalize):
             text += " | normalize"
         else:
@@ -277,7 +277,7 @@ def _take_apart(shell: SentenceTransformer, recipes: Sequence[Recipe], last: int
             f"This Encoder runs its own recipe {str(first.recipe)!r}; give the model that it was made from: a name, a "
             "folder, or a SentenceTransformer."
         )
-    if isinstance(first, STATIC_MODULES):
+    if isinstance(first, StaticEmbedding):
         backbone = backbone_of(first)
     elif not isinstance(first, Transformer) or not isinstance(first.model, PreTrainedModel):
         raise _no_source(type(first).__name__)

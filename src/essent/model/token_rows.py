@@ -1,6 +1,6 @@
 """Tables of token vectors as models, for static encoders: `h_n` is the row of the token, without layers.
 
-StaticEmbedding, model2vec and WordEmbeddings models become a `Backbone` whose only source is `static`, so all token
+StaticEmbedding and model2vec models become a `Backbone` whose only source is `static`, so all token
 weights and shaping steps work on them. As in these models, texts have no special tokens and no length limit.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding, WordEmbeddings
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer
 from torch import nn
 from transformers import (
@@ -28,7 +28,7 @@ from transformers import (
 from transformers.modeling_outputs import BaseModelOutput
 
 from essent._core.folders.contents import read_config, read_modules
-from essent.errors import ModelError, UnsupportedRecipeError
+from essent.errors import ModelError
 from essent.model.backbone import Backbone
 from essent.model.weights import require_rows
 from essent.recipe.tokens import DROPPED, fast_backend, unknown_token
@@ -78,7 +78,6 @@ def rows_backbone(
     table: torch.Tensor | np.ndarray,
     tokenizer: Tokenizer | PreTrainedTokenizerBase,
     *,
-    special_tokens: bool = False,
     dropped: Iterable[int] = (),
     max_seq_length: int | None = None,
 ) -> Backbone:
@@ -87,7 +86,6 @@ def rows_backbone(
     Args:
         table: of any float type; stored in float32.
         tokenizer: its ids are row indices of the table.
-        special_tokens: whether a tokenizer of transformers puts its special tokens around every text.
         dropped: ids to remove from every text, such as that of the unknown word: no mean and no frequency counts them.
         max_seq_length: maximum number of tokens per text; None for no limit.
 
@@ -103,7 +101,7 @@ def rows_backbone(
         raise ModelError(
             f"{len(bad)} of {len(rows)} token vectors have NaN or infinite values, the first at id {bad[0]}."
         )
-    own = unlimited(tokenizer, special_tokens=special_tokens, dropped=dropped)
+    own = unlimited(tokenizer, dropped)
     require_rows(own, len(rows))
     model = RowsModel(RowsConfig(len(rows) + 1, int(rows.shape[1])))
     with torch.no_grad():
@@ -114,20 +112,12 @@ def rows_backbone(
 # -- tokenizers -------------------------------------------------------------------------------------------------------
 
 
-def unlimited(
-    tokenizer: Tokenizer | PreTrainedTokenizerBase, *, special_tokens: bool = False, dropped: Iterable[int] = ()
-) -> PreTrainedTokenizerBase:
-    """Return a copy of the tokenizer without padding and truncation.
+def unlimited(tokenizer: Tokenizer | PreTrainedTokenizerBase, dropped: Iterable[int] = ()) -> PreTrainedTokenizerBase:
+    """Return a copy of the tokenizer without special tokens around a text, padding and truncation.
 
     Args:
-        special_tokens: whether the copy puts special tokens around a text.
         dropped: ids to remove from every text; saved in tokenizer_config.json.
     """
-    if special_tokens and isinstance(tokenizer, PreTrainedTokenizerBase):
-        unlimited_tokenizer = copy.deepcopy(tokenizer)
-        fast_backend(unlimited_tokenizer)
-        unlimited_tokenizer.model_max_length = int(1e30)
-        return unlimited_tokenizer
     backend = copy.deepcopy(fast_backend(tokenizer) if isinstance(tokenizer, PreTrainedTokenizerBase) else tokenizer)
     side = "right" if backend.truncation is None else str(backend.truncation["direction"]).lower()
     backend.post_processor = None
@@ -152,32 +142,17 @@ def unlimited(
 
 # -- static models of sentence-transformers and model2vec -------------------------------------------------------------
 
-STATIC_MODULES = (StaticEmbedding, WordEmbeddings)
 
-
-def backbone_of(first: StaticEmbedding | WordEmbeddings) -> Backbone:
+def backbone_of(first: StaticEmbedding) -> Backbone:
     """Make the backbone of a sentence-transformers model that starts with a table.
 
     Raises:
-        UnsupportedRecipeError: the tokenizer is not one of transformers (WordEmbeddings from a text file).
         ModelError: the table does not fit the tokenizer.
     """
-    if isinstance(first, StaticEmbedding):
-        cut = first.tokenizer.truncation
-        limit = None if cut is None else int(cut["max_length"])
-        dropped = getattr(first, DROPPED, ())
-        return rows_backbone(first.embedding.weight, first.tokenizer, dropped=dropped, max_seq_length=limit)
-    tokenizer = getattr(first.tokenizer, "tokenizer", None)
-    if not isinstance(tokenizer, PreTrainedTokenizerBase):
-        raise UnsupportedRecipeError(
-            f"The model's WordEmbeddings split texts by {type(first.tokenizer).__name__}; essent needs a tokenizer of "
-            "transformers. To use word vectors, give their file as the model."
-        )
-    limit = None if first.max_seq_length >= LONG else first.max_seq_length
-    return rows_backbone(first.emb_layer.weight, tokenizer, special_tokens=True, max_seq_length=limit)
-
-
-LONG = 10**6  # default limit of WordEmbeddings
+    cut = first.tokenizer.truncation
+    limit = None if cut is None else int(cut["max_length"])
+    dropped = getattr(first, DROPPED, ())
+    return rows_backbone(first.embedding.weight, first.tokenizer, dropped=dropped, max_seq_length=limit)
 
 
 def is_static(name: str, hub: dict[str, Any]) -> bool:
@@ -185,8 +160,7 @@ def is_static(name: str, hub: dict[str, Any]) -> bool:
     modules = read_modules(name, hub)
     if modules is None:
         return is_model2vec(name, hub)
-    kinds = [kind.__name__ for kind in STATIC_MODULES]
-    return bool(modules) and str(modules[0].get("type", "")).rpartition(".")[2] in kinds
+    return bool(modules) and str(modules[0].get("type", "")).rpartition(".")[2] == StaticEmbedding.__name__
 
 
 def is_model2vec(name: str, hub: dict[str, Any]) -> bool:

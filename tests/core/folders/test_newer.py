@@ -128,9 +128,9 @@ KINDS: dict[str, tuple[Callable[[Path], list[nn.Module]], str]] = {
         "has the module WeightedLayerPooling",
     ),
     "bag of words": (lambda b: [BoW(WORDS)], "starts with BoW"),
-    "words": (lambda b: [rows(WhitespaceTokenizer(WORDS)), Pooling(8)], "split texts by WhitespaceTokenizer"),
-    "cnn": (lambda b: [rows(Transformer(str(b)).tokenizer), CNN(8, 4), Pooling(12)], "recipe='static'"),
-    "lstm": (lambda b: [rows(Transformer(str(b)).tokenizer), LSTM(8, 4), Pooling(8)], "recipe='static'"),
+    "words": (lambda b: [rows(WhitespaceTokenizer(WORDS)), Pooling(8)], "starts with WordEmbeddings"),
+    "cnn": (lambda b: [rows(Transformer(str(b)).tokenizer), CNN(8, 4), Pooling(12)], "starts with WordEmbeddings"),
+    "lstm": (lambda b: [rows(Transformer(str(b)).tokenizer), LSTM(8, 4), Pooling(8)], "starts with WordEmbeddings"),
     "router": (lambda b: [Router.for_query_document(pooled(b, Pooling(32)), pooled(b, Pooling(32, "cls")))], "Router"),
 }
 
