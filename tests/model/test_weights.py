@@ -60,7 +60,7 @@ def test_no_weight_is_random(family: str, folder_of: Callable[[str], Path], tmp_
     matrices = [key for key, array in tensors.items() if array.ndim == 2 and "pooler" not in key]
     last = max((key for key in matrices if any(part.isdigit() for part in key.split("."))), default=matrices[-1])
     changed(folder, without(last))
-    with pytest.raises(DamagedError, match=r"would be random numbers|num_hidden_layers=3") as caught:
+    with pytest.raises(DamagedError, match="would be random numbers") as caught:
         Encoder(str(folder), "mean")
     assert "\n" not in str(caught.value)
 
@@ -71,7 +71,7 @@ def test_no_weight_is_random(family: str, folder_of: Callable[[str], Path], tmp_
         (renamed("bert.", "model.bert."), r"50 more.* other names in the checkpoint \(model\.bert\.embeddings\.word"),
         (without("position_embeddings"), r"lack embeddings\.position_embeddings\.weight, which.*is incomplete"),
         (without(f"{LAYER_1}output"), r"layer\.1\.output\.dense\.weight.*the folder is incomplete"),
-        (without(LAYER_1), "has num_hidden_layers=3, but the weights allow 2"),
+        (without(LAYER_1), r"lack encoder\.layer\.1\..*the folder is incomplete"),
     ],
 )
 def test_the_error_names_the_missing_weights_and_the_cause(change: Callable, message: str, copy: Path) -> None:
@@ -161,9 +161,8 @@ def test_pickled_weights_are_whole(bert: Path, copy: Path) -> None:
 @pytest.mark.parametrize(
     ("numbers", "message"),
     [
-        ({"num_hidden_layers": 10**4}, "num_hidden_layers=10000, but the weights allow 3"),
+        ({"num_hidden_layers": 4}, r"lack encoder\.layer\.3\..*the folder is incomplete, or its config\.json"),
         ({"hidden_size": 64}, r"has the shape \[\d+, 32\], and config.json requires \[\d+, 64"),
-        ({"vocab_size": 10**8}, "vocab_size=100000000, but the weights allow \\d+"),
         ({"intermediate_size": 50}, r"has the shape \[48, 32\], and config.json requires \[50"),
         ({"num_attention_heads": 0}, "Cannot load the model"),
         ({"num_attention_heads": 5}, r"hidden size \(32\) is not a multiple of the number of attention heads \(5\)"),

@@ -59,7 +59,7 @@ def load_folder(name: str, options: dict[str, Any]) -> tuple[RecipeModule, dict[
         chain = Chain.from_state(recipe.shaping, state) if state else None
         module = RecipeModule(backbone, recipe, stats, chain, _carried(recipe, backbone, arrays))
         if not backbone.only_static and (shapes := weight_shapes(str(root), {})):  # a table is in a separate file
-            require_weights(name, backbone.model, shapes, trusted=bool(options.get("trust_remote_code")))
+            require_weights(name, backbone.model, lambda: shapes, trusted=bool(options.get("trust_remote_code")))
         module.max_seq_length = metadata["max_length"]
         module.provenance = metadata.get("provenance", {})
         return module, {**saved_settings(read_settings(root)), "device": None}

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, cast
 
@@ -46,7 +46,7 @@ from essent.model.capabilities import (
 )
 from essent.model.mlm_head import MaskedLMHead, load_masked, names_mlm_head
 from essent.model.token_rows import backbone_of, is_model2vec, is_static, open_model2vec
-from essent.model.weights import Shapes, check_sizes, require_rows, require_weights
+from essent.model.weights import require_rows, require_weights
 from essent.model.word_vectors import word_model
 from essent.recipe.layers import reads_mlm_head, resolve
 from essent.recipe.recipe import Recipe
@@ -107,7 +107,6 @@ def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -
                 check_recipe(recipe, capabilities)
             required = reduce(operator.or_, (required_outputs_of(recipe, last) for recipe in recipes))
             extra = _fewer_layers(config, required.depth)
-        shapes = _shapes(name, config, options, extra.get("num_hidden_layers"))
         if any(reads_mlm_head(recipe.layers) for recipe in recipes):
             shell = _open_with_mlm_head(name, config, options)
         else:
@@ -117,7 +116,7 @@ def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -
             loaded.backbone.cut(required.depth)
         if loaded.backbone.static_table.is_meta:
             raise ModelError("device_map offloads the input embeddings. Put them on a device, such as 'cpu' or 0.")
-        require_weights(name, loaded.backbone.model, shapes, trusted=bool(options.get("trust_remote_code")))
+        _require_weights(name, loaded.backbone.model, config, options)
         return loaded
 
 
@@ -134,12 +133,12 @@ def open_model(model: ModelLike, options: dict[str, Any], *, with_mlm_head: bool
     with _reached(model, [], options) as (name, options, shell):
         if shell is not None or _other_module(name, options):
             return _open(name, options) if shell is None else shell
-        shapes = _shapes(name, config := _read_config(name, options), options)
+        config = _read_config(name, options)
         if with_mlm_head:
             return _open_with_mlm_head(name, config, options)
         first = (shell := _open(name, options))[0]
         if isinstance(first, Transformer) and isinstance(first.model, PreTrainedModel):
-            require_weights(name, first.model, shapes, trusted=bool(options.get("trust_remote_code")))
+            _require_weights(name, first.model, config, options)
             if hasattr(config, "num_hidden_layers"):  # multimodal models have none
                 require_rows(first.tokenizer, len(torch.as_tensor(first.model.get_input_embeddings().weight)))
         return shell
@@ -340,18 +339,11 @@ def _read_config(name: str, options: dict[str, Any]) -> PretrainedConfig:
     return config
 
 
-def _shapes(name: str, config: PretrainedConfig, options: dict[str, Any], layers: int | None = None) -> Shapes:
-    """Read the shapes of the checkpoint, and check that the sizes of the configuration fit them."""
-    layers = layers or (options.get("config_kwargs") or {}).get("num_hidden_layers")
-    shapes = weight_shapes(*_weights(name, config, options))
-    check_sizes(name, config, shapes, layers)
-    return shapes
-
-
-def _weights(name: str, config: PretrainedConfig, options: dict[str, Any]) -> tuple[str, dict[str, Any], str, str]:
-    """Return the arguments of `weight_shapes` and `weight_files`."""
+def _require_weights(name: str, model: PreTrainedModel, config: PretrainedConfig, options: dict[str, Any]) -> None:
     file = getattr(config, "transformers_weights", None) or WEIGHTS
-    return name, file_options(options), str(_first_module(name, options).get("path", "")), file
+    folder = str(_first_module(name, options).get("path", ""))
+    read_shapes = partial(weight_shapes, name, file_options(options), folder, file)
+    require_weights(name, model, read_shapes, trusted=bool(options.get("trust_remote_code")))
 
 
 def _read_capabilities(name: str, config: PretrainedConfig, options: dict[str, Any]) -> ModelCapabilities:

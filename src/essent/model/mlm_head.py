@@ -7,6 +7,7 @@ language model whose transformer is replaced by the identity: the input embeddin
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any
 
 import torch
@@ -57,7 +58,7 @@ def load_masked(name: str, **arguments: Any) -> PreTrainedModel:
     missing = unread_weights(whole)
     if of_transformer := [key for key in missing if key.startswith(f"{whole.base_model_prefix}.")]:
         hub = file_options({**arguments, "cache_folder": arguments.get("cache_dir")})
-        require_weights(name, whole, weight_shapes(name, hub, arguments.get("subfolder", "")), of_transformer)
+        require_weights(name, whole, partial(weight_shapes, name, hub, arguments.get("subfolder", "")), of_transformer)
     if missing:
         raise ModelError(f"{name!r} {NO_HEAD}. Missing: {', '.join(missing[:3])}{' …' * (len(missing) > 3)}.")
     model: PreTrainedModel = whole.eval()

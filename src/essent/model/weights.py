@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import copy
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from torch import nn
-from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from essent._core.compat import is_placed, unread_weights
 from essent.errors import DamagedError, EngineError
@@ -17,35 +16,19 @@ MEND = "Get the config.json and the weights that belong together"
 Shapes = Mapping[str, list[int]]  # shapes of the tensors of a checkpoint, by name
 
 
-def check_sizes(name: str, config: PretrainedConfig, shapes: Shapes, layers: int | None = None) -> None:
-    """Check that the sizes of a configuration fit the weights, before a model of that size is built.
-
-    Args:
-        layers: the number of layers to build; by default all.
-
-    Raises:
-        DamagedError: a size is too large; the message shows it and the largest one that the weights allow.
-    """
-    if not shapes:
-        return
-    largest = max(size for shape in shapes.values() for size in [*shape, 0])
-    deepest = max(Counter(re.sub(r"\d+", "#", key) for key in shapes).values())  # tensors of one name up to numbers
-    # ALBERT's layers share `num_hidden_groups` sets of weights
-    depth = getattr(config, "num_hidden_groups", None) or layers or getattr(config, "num_hidden_layers", None)
-    sizes = [(key, getattr(config, key, None), largest) for key in ("hidden_size", "vocab_size", "intermediate_size")]
-    for key, size, most in [*sizes, ("num_hidden_layers", depth, deepest)]:
-        if isinstance(size, int) and size > most:
-            raise DamagedError(f"The config.json of {name!r} has {key}={size}, but the weights allow {most}. {MEND}.")
-
-
 def require_weights(
-    name: str, model: nn.Module, shapes: Shapes, missing: Iterable[str] | None = None, *, trusted: bool = False
+    name: str,
+    model: nn.Module,
+    read_shapes: Callable[[], Shapes],
+    missing: Iterable[str] | None = None,
+    *,
+    trusted: bool = False,
 ) -> None:
     """Check that all weights of a model are from its checkpoint. A pooler may be missing: no recipe reads it.
 
     Args:
         model: the loaded model, truncated to the layers that are read.
-        shapes: of the checkpoint, to find the cause; may be empty.
+        read_shapes: returns the shapes of the checkpoint, to find the cause; may be empty.
         missing: names of the weights that the checkpoint lacks, if the loader has reported them.
         trusted: code of the folder may load weights in its own way, so all of them may be reported as missing.
 
@@ -58,6 +41,7 @@ def require_weights(
         return
     names = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
     first, without_prefix = re.escape(lacking[0]), re.escape(lacking[0].partition(".")[2])
+    shapes = read_shapes()
     alike = next((key for key in shapes if re.fullmatch(rf"(.*\W)?{first}|{without_prefix}", key)), None)
     cause = f"the folder is incomplete, or its config.json belongs to another model. {MEND}"
     if alike is not None:

@@ -177,7 +177,7 @@ def open_model(start: Start, config: Any = None, *, untied: bool = False, seed: 
         )
     missing = sorted(report["missing_keys"])
     if encoder_weights := [weight for weight in missing if weight.startswith(f"{model.base_model_prefix}.")]:
-        require_weights(name, model, weight_shapes(name, file_options(options)), encoder_weights)
+        require_weights(name, model, lambda: weight_shapes(name, file_options(options)), encoder_weights)
     if untied:
         untie(model)
     return model, missing

@@ -209,7 +209,8 @@ class Generator:
             settings = {"dtype": torch.float32, "output_loading_info": True, **guarded(options, weights=True)}
             model, report = AutoModelForSeq2SeqLM.from_pretrained(name, **settings)
             if report["missing_keys"]:
-                require_weights(name, model, weight_shapes(name, file_options(options)), report["missing_keys"])
+                shapes = weight_shapes(name, file_options(options))
+                require_weights(name, model, lambda: shapes, report["missing_keys"])
         self.name = name
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.model: Any = model.eval().to(self.device)
