@@ -39,7 +39,7 @@ def test_everything_is_listed() -> None:
 def test_recipe_description(text: str) -> None:
     recipe = Recipe.parse(text)
     description = run("recipes", text).stdout
-    for part in (str(recipe), recipe.to_json(), recipe.to_yaml().rstrip(), recipe.digest()):
+    for part in (str(recipe), recipe.digest()):
         assert part in description
     written = json.loads(run("recipes", text, "--json", "-").stdout)
     assert (written.pop("text"), written.pop("digest")) == (str(recipe), recipe.digest())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -52,8 +54,8 @@ recipes = st.builds(Recipe, templates, mixes, weights, reduces, steps) | st.buil
 def test_every_form_is_read_back(recipe: Recipe, other: Recipe) -> None:
     again = Recipe.parse(str(recipe))
     assert again == recipe
-    assert Recipe.from_json(recipe.to_json()) == recipe
-    assert Recipe.from_yaml(recipe.to_yaml()) == recipe
+    assert Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))) == recipe
+    assert Recipe.from_dict(yaml.safe_load(yaml.safe_dump(recipe.to_dict()))) == recipe
     assert (hash(again), again.digest()) == (hash(recipe), recipe.digest())
     assert (recipe.digest() == other.digest()) == (recipe == other)
 
@@ -203,11 +205,17 @@ def test_a_malformed_recipe_shows_the_part_at_fault(text: str, part: str) -> Non
         Recipe.parse(text)
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", '{"layer": "L"}', '{"weights": []}', "[" * 1_200])
-def test_malformed_json_and_yaml_are_recipe_errors(text: str) -> None:
-    for read in (Recipe.from_json, Recipe.from_yaml):
-        with pytest.raises(RecipeError):
-            read(text)
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1], "must be a mapping of template, layers"),
+        ({"layer": "L"}, "Unknown recipe field 'layer'. Did you mean 'layers'"),
+        ({"weights": []}, "needs at least one source"),
+    ],
+)
+def test_malformed_values_are_recipe_errors(values: Any, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        Recipe.from_dict(values)
 
 
 @pytest.mark.parametrize(

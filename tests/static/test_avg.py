@@ -113,7 +113,7 @@ def test_folders_of_any_name(name: str, contexts: Contexts, tmp_path: Path) -> N
     source = AverageTable.of(tmp_path / name, "1")
     assert source.folder == str(tmp_path / name)
     recipe = Recipe.parse(f"layers=0.5*L+0.5*{source.spec()} | centre")
-    assert Recipe.parse(str(recipe)) == Recipe.from_json(recipe.to_json()) == recipe
+    assert Recipe.parse(str(recipe)) == Recipe.from_dict(recipe.to_dict()) == recipe
 
 
 @pytest.mark.parametrize(

@@ -197,9 +197,6 @@ def _show_recipe(name: str, console: Console) -> Recipe:
         for (field, (symbol, _)), text in zip(FIELDS.items(), texts, strict=True)
     ]
     _show_table(console, "Fields", ("field", "value"), rows)
-    for title, text in (("JSON", recipe.to_json()), ("YAML", recipe.to_yaml())):
-        show(title, style="bold")
-        show(text.rstrip() + "\n")
     show(f"Digest {recipe.digest()}")
     return recipe
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from numbers import Real
@@ -185,28 +185,6 @@ class Recipe:
             raise RecipeError(f"Unknown recipe field {unknown[0]!r}. {did_you_mean(str(unknown[0]), list(ALLOWED))}")
         return cls(**values)
 
-    def to_json(self) -> str:
-        """Return the recipe as JSON."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, indent=2)
-
-    @classmethod
-    def from_json(cls, text: str) -> Recipe:
-        """Read the output of `to_json`; raise RecipeError if `text` is not JSON or not a recipe."""
-        return cls.from_dict(_parsed("JSON", json.loads, text))
-
-    def to_yaml(self) -> str:
-        """Return the recipe as YAML."""
-        import yaml
-
-        return yaml.safe_dump(self.to_dict(), allow_unicode=True, sort_keys=False, width=1000)
-
-    @classmethod
-    def from_yaml(cls, text: str) -> Recipe:
-        """Read the output of `to_yaml`; raise RecipeError if `text` is not YAML or not a recipe."""
-        import yaml
-
-        return cls.from_dict(_parsed("YAML", yaml.safe_load, text))
-
     def digest(self) -> str:
         """Return 16 hexadecimal digits that are the same for equal recipes on every machine."""
         canonical = json.dumps(self.to_dict(), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
@@ -239,15 +217,6 @@ def find_conflict(template: str | Ensemble | None, layers: Mix, weights: Sequenc
     if len(templates) > 1 and any(weightings.create(spec).reads_stats for spec in weights):
         return f"weights={product} counts tokens for one template, and this recipe has {len(templates)}. Use another."
     return ""
-
-
-def _parsed(form: str, parse: Callable[[str], Any], text: str) -> Any:
-    from yaml import YAMLError
-
-    try:
-        return parse(text)
-    except (YAMLError, ValueError, RecursionError) as error:  # ValueError: also invalid dates
-        raise RecipeError(f"Not {form}: {error}") from None
 
 
 def _field_of(key: str, value: Any) -> Any:
