@@ -22,7 +22,7 @@ from sklearn.preprocessing import QuantileTransformer, StandardScaler
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, T5EncoderModel
 
 from essent.recipe.recipe import Recipe
-from essent.recipe.weighting.frequency import FREQUENT_BYTE_LEVEL, FREQUENT_WORDPIECES
+from essent.recipe.weighting.methods import FREQUENT_BYTE_LEVEL, FREQUENT_WORDPIECES
 
 FIRST_POSITION = {"roberta": 2, "xlm-roberta": 2, "mpnet": 2}  # position id of the first token, 0 elsewhere
 NOT_NORMALISED = ("ditto", "sif")

@@ -42,8 +42,7 @@ from essent.recipe.tokens import (
 )
 from essent.recipe.types import CorpusStats, RequiredOutputs, States, Tokens
 from essent.recipe.weighting.base import ByToken, Weighting, combine_many, weightings
-from essent.recipe.weighting.frequency import Sif
-from essent.recipe.weighting.position import Content, Uniform
+from essent.recipe.weighting.methods import Content, Sif, Uniform
 from essent.recipe.words import SEPARATORS, Ragged, WordIds, cut, tokenizes_words_separately, whole_ids
 
 PORTION = 8192  # texts whose words and ids are in memory at a time

@@ -42,7 +42,7 @@ from essent.recipe.shaping.base import Affine
 from essent.recipe.shaping.base import Normalize as UnitLength
 from essent.recipe.tokens import Frame, dropped_ids, fast_backend
 from essent.recipe.weighting.base import ByToken, Weighting
-from essent.recipe.weighting.frequency import Sif
+from essent.recipe.weighting.methods import Sif
 
 if TYPE_CHECKING:
     from essent.encoder.module import RecipeModule

@@ -241,7 +241,7 @@ def _load(name: str, source: str, chosen: EngineChoice, folder: Path) -> tuple[A
 def _token_weights(model: Encoder) -> np.ndarray | None:
     """Return the weight per token (V,) if the recipe's weights depend on the token alone, otherwise None."""
     from essent.recipe.weighting.base import ByToken
-    from essent.recipe.weighting.position import Uniform
+    from essent.recipe.weighting.methods import Uniform
 
     plan, vocabulary = model.module.plan, model.module.backbone.vocabulary
     factors = [factor for factor in plan.weightings if not isinstance(factor, Uniform)]

@@ -24,7 +24,7 @@ from essent.model.template import make_frame
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens import batches, framed_ids, pad
 from essent.recipe.types import RequiredOutputs
-from essent.recipe.weighting.frequency import TfIdf
+from essent.recipe.weighting.methods import TfIdf
 
 TOKENS = 8192  # per batch of masked sequences
 
