@@ -94,7 +94,17 @@ def attention(
     """
     heads = recorder.next_heads() if recorder is not None else []
     every_head = len(heads) == query.shape[1]
-    is_short = _are_short(module, query, key, value, every_head, **options)
+    # whole matrices are the fastest way if they are needed anyway, or for short texts; never for decoders, with
+    # gradients, while tracing, or if heads share keys or scores are capped
+    longest = 2 * SHORT if every_head else SHORT if query.dtype == torch.float32 else 0
+    is_short = (
+        not (getattr(module, "is_causal", False) or torch.is_grad_enabled() or _is_traced(query))
+        and query.device.type == "cpu"
+        and query.shape == key.shape == value.shape
+        and not options.get("dropout")
+        and options.get("softcap") is None
+        and query.shape[2] <= longest
+    )
     if heads or is_short:
         index = torch.tensor(heads, dtype=torch.long, device=query.device) - 1
         with torch.autocast(query.device.type, enabled=False):
@@ -148,25 +158,6 @@ def _note_projection(module: nn.Module, inputs: Any, output: torch.Tensor) -> No
     if recorder is not None and recorder.awaits_projection:
         recorder.awaits_projection = False
         recorder.note_states(PROJECTED, output)
-
-
-def _are_short(
-    module: nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, every_head: bool, **options: Any
-) -> bool:
-    """Return whether whole probability matrices are the fastest way: they are needed anyway, or texts are short.
-
-    Never for decoders, with gradients, while tracing, or if heads share keys or scores are capped.
-    """
-    if (
-        getattr(module, "is_causal", False)
-        or torch.is_grad_enabled()
-        or _is_traced(query)
-        or query.device.type != "cpu"
-    ):
-        return False
-    is_plain = query.shape == key.shape == value.shape and not options.get("dropout") and options.get("softcap") is None
-    longest = 2 * SHORT if every_head else SHORT if query.dtype == torch.float32 else 0
-    return is_plain and query.shape[2] <= longest
 
 
 def _is_traced(tensor: torch.Tensor) -> bool:

@@ -67,7 +67,8 @@ class OneDNNLinear(TorchFunctionMode):
         """Replace the functions of `nn.Linear` and of GPT-2's `Conv1D`, called as these do; run others unchanged."""
         if func in (nn.functional.linear, torch.addmm) and not kwargs and len(args) == 3 and _is_plain(*args):
             inputs, weight, bias = args if func is nn.functional.linear else (args[1], args[2].t(), args[0])
-            if _is_layer(inputs, weight, bias):
+            fits = weight.dim() == 2 and inputs.dim() > 1 and inputs.shape[-1] == weight.shape[1] and inputs.numel() > 0
+            if fits and (bias is None or bias.shape == weight.shape[:1]):  # otherwise torch tells what is wrong
                 return _linear(inputs, weight, bias)
         return func(*args, **(kwargs or {}))
 
@@ -83,12 +84,6 @@ def _is_plain(*parts: torch.Tensor | None) -> bool:
         )
         for part in parts
     )
-
-
-def _is_layer(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> bool:
-    """Return whether these are at least one row (…,I), a weight (O,I) and a bias (O,); torch tells what is wrong."""
-    fits = weight.dim() == 2 and inputs.dim() > 1 and inputs.shape[-1] == weight.shape[1]
-    return fits and inputs.numel() > 0 and (bias is None or bias.shape == weight.shape[:1])
 
 
 def _linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
