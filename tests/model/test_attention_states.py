@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from sklearn.base import clone
 from transformers import PreTrainedModel
 
 import essent
-from essent import Encoder, EncoderTransformer
+from essent import Encoder
 from essent.errors import UnsupportedRecipeError
-from essent.model.attention import _note_projection
 from essent.recipe.layers import resolve
 from essent.selection.space import Grid, Space
 from families import Folders
@@ -110,14 +108,6 @@ def test_mixes_weights_and_templates(family: str, folder_of: Folders, reference_
         assert_same(vector, mixed[-1])
 
 
-def test_passes_without_attention_states_are_unchanged(bert: Path) -> None:
-    """No hook and no recorder without such a source."""
-    encoder = Encoder(str(bert), "layers=L", device="cpu")
-    encoder.encode(TEXTS)
-    hooks = [hook for module in encoder.module.backbone.model.modules() for hook in module._forward_hooks.values()]
-    assert _note_projection not in hooks
-
-
 def test_training_reaches_the_weights(bert: Path) -> None:
     encoder = Encoder(str(bert), "layers=attention:1-out", device="cpu")
     features = encoder.module.preprocess(TEXTS[:2])
@@ -127,13 +117,8 @@ def test_training_reaches_the_weights(bert: Path) -> None:
     assert block.self.value.weight.grad.abs().sum() > 0
 
 
-# -- saved folders, caches ----------------------------------------------------------------------
-
-RECIPE = "layers=0.5*attention:2-out+0.5*1 weights=ditto:1-2 | centre"
-
-
 def test_saved_folders_load_in_sentence_transformers(bert: Path, tmp_path: Path) -> None:
-    encoder = Encoder(str(bert), RECIPE, device="cpu").fit(TEXTS)
+    encoder = Encoder(str(bert), "layers=0.5*attention:2-out+0.5*1 weights=ditto:1-2 | centre", device="cpu").fit(TEXTS)
     expected = encoder.encode(TEXTS)
     encoder.save(str(tmp_path / "saved"))
     assert_same(Encoder(str(tmp_path / "saved"), device="cpu").encode(TEXTS), expected)
@@ -144,37 +129,30 @@ def test_saved_folders_load_in_sentence_transformers(bert: Path, tmp_path: Path)
 # -- bad input ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("source", ["value:0", "attention:4", "attention:L-3-out"])
-def test_missing_layers_are_refused(source: str, bert: Path) -> None:
-    with pytest.raises(UnsupportedRecipeError, match=r"value:k, attention:k, attention:k-out, k of 1 to 3"):
-        Encoder(str(bert), f"layers={source}", device="cpu")
-
-
-@pytest.mark.parametrize("family", ["mpnet", "deberta-v2"])
-def test_families_without_the_interface(family: str, folder_of: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refused before the weights are read."""
+@pytest.mark.parametrize(
+    ("family", "recipe", "message"),
+    [
+        *(("bert", f"layers={source}", "k of 1 to 3") for source in ("value:0", "attention:4", "attention:L-3-out")),
+        ("mpnet", "layers=value:1", "transformers' mpnet has no attention interface"),
+        ("deberta-v2", "layers=value:1", "transformers' deberta-v2 has no attention interface"),
+        ("lfm2", "layers=value:3", "some layers of this model have no attention"),
+        ("lfm2", "ditto:2-1", "some layers of this model have no attention"),
+    ],
+)
+def test_refused_before_the_weights_are_read(
+    family: str, recipe: str, message: str, folder_of: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = str(folder_of(family))
     monkeypatch.setattr("essent.model.loading._open", None)
-    with pytest.raises(UnsupportedRecipeError, match=f"transformers' {family} has no attention interface"):
-        Encoder(folder, "layers=value:1", device="cpu")
+    with pytest.raises(UnsupportedRecipeError, match=message):
+        Encoder(folder, recipe, device="cpu")
 
 
 def test_hybrids_have_no_heads(folder_of: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refused before the weights are read, skipped by spaces, and states of layers are computed without heads."""
-    folder = str(folder_of("lfm2"))
-    board = essent.search(
-        folder, TASK, Space((Grid(weights=("uniform", "ditto:*")),)), baselines=["mean"], device="cpu"
-    )
+    """Skipped by spaces; a family whose `layer_types` are unknown is refused in its pass."""
+    space = Space((Grid(weights=("uniform", "ditto:*")),))
+    board = essent.search(str(folder_of("lfm2")), TASK, space, baselines=["mean"], device="cpu")
     assert [str(trial.recipe) for trial in board.trials] == ["mean"]
-    first = EncoderTransformer(folder, "mean", device="cpu").fit(TEXTS)
-    for estimator in (first, clone(first).set_params(recipe="first-last").fit(TEXTS)):
-        expected = Encoder(folder, str(estimator.recipe), device="cpu").encode(TEXTS)
-        np.testing.assert_allclose(estimator.transform(TEXTS), expected, atol=1e-5)
-    with monkeypatch.context() as patch:  # a family whose `layer_types` are unknown is refused in its pass
-        patch.setattr("essent.model.capabilities.NO_ATTENTION", frozenset())
-        with pytest.raises(UnsupportedRecipeError, match="3 layers of this model call attention 1 times"):
-            Encoder(folder, "layers=value:3", device="cpu")
-    monkeypatch.setattr("essent.model.loading._open", None)
-    for recipe in ("layers=value:3", "ditto:2-1"):
-        with pytest.raises(UnsupportedRecipeError, match="some layers of this model have no attention"):
-            Encoder(folder, recipe, device="cpu")
+    monkeypatch.setattr("essent.model.capabilities.NO_ATTENTION", frozenset())
+    with pytest.raises(UnsupportedRecipeError, match="3 layers of this model call attention 1 times"):
+        Encoder(str(folder_of("lfm2")), "layers=value:3", device="cpu")

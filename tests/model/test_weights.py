@@ -119,18 +119,6 @@ def test_unread_weights_may_be_missing(change: Callable, recipe: str, bert: Path
     np.testing.assert_array_equal(Encoder(str(copy), recipe).encode(TEXTS), Encoder(str(bert), recipe).encode(TEXTS))
 
 
-def test_sharded_weights_are_whole(bert: Path, copy: Path) -> None:
-    (copy / "model.safetensors").unlink()
-    AutoModel.from_pretrained(bert).save_pretrained(copy, max_shard_size="20KB")
-    shards = sorted(copy.glob("*.safetensors"))
-    vectors = Encoder(str(copy), "mean").encode(TEXTS)
-    np.testing.assert_array_equal(vectors, Encoder(str(bert), "mean").encode(TEXTS))
-    assert len(shards) > 1
-    changed(copy, without("word_embeddings"), next(s.name for s in shards if b"word_embeddings" in s.read_bytes()))
-    with pytest.raises(DamagedError, match="would be random numbers"):
-        Encoder(str(copy), "mean")
-
-
 def test_a_saved_folder_without_a_weight_is_not_verified(bert: Path, tmp_path: Path) -> None:
     Encoder(str(bert), "first-last").save(str(tmp_path / "saved"))
     write_digests(changed(tmp_path / "saved", without(f"{LAYER_1}output")))
@@ -144,15 +132,23 @@ def test_a_generator_without_a_weight_is_refused(t5: str, tmp_path: Path) -> Non
         Generator(str(folder))
 
 
-def test_pickled_weights_are_whole(bert: Path, copy: Path) -> None:
+@pytest.mark.parametrize("kind", ["shards", "pickle"])
+def test_weights_in_other_files_are_whole(kind: str, bert: Path, copy: Path) -> None:
     weights = {key: torch.from_numpy(array) for key, array in load_file(copy / "model.safetensors").items()}
     (copy / "model.safetensors").unlink()
-    torch.save(weights, copy / "pytorch_model.bin")
-    vectors = Encoder(str(copy), "mean", trust_remote_code=True).encode(TEXTS)
-    np.testing.assert_array_equal(vectors, Encoder(str(bert), "mean").encode(TEXTS))
-    torch.save(without("word_embeddings")(weights), copy / "pytorch_model.bin")
+    if kind == "shards":
+        AutoModel.from_pretrained(bert).save_pretrained(copy, max_shard_size="20KB")
+    else:
+        torch.save(weights, copy / "pytorch_model.bin")
+    options = {"trust_remote_code": kind == "pickle"}
+    np.testing.assert_array_equal(Encoder(copy, "mean", **options).encode(TEXTS), Encoder(bert, "mean").encode(TEXTS))
+    if kind == "shards":
+        shards = sorted(copy.glob("*.safetensors"))
+        changed(copy, without("word_embeddings"), next(s.name for s in shards if b"word_embeddings" in s.read_bytes()))
+    else:
+        torch.save(without("word_embeddings")(weights), copy / "pytorch_model.bin")
     with pytest.raises(DamagedError, match="would be random numbers"):
-        Encoder(str(copy), "mean", trust_remote_code=True)
+        Encoder(copy, "mean", **options)
 
 
 # -- numbers that the weights contradict ------------------------------------------------------------------------------

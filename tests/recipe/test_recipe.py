@@ -157,19 +157,14 @@ def test_an_unknown_name_suggests_the_nearest(text: str, hint: str) -> None:
         ("layers=0+", "cannot read"),
         ("layers=0+0", "'0' occurs twice"),
         ("layers=L+L-0", "'L' occurs twice"),
-        ("layers=007+7", "'7' occurs twice"),
         ("layers=value:L+value:L-00", "'value:L' occurs twice"),
         ("layers=topk:0", "unknown source 'topk:0'. Known: static"),
-        ("layers=value", "unknown source 'value'"),
-        ("layers=value:L-out", "unknown source 'value:L-out'"),
         ("layers=attention:1-bias", "unknown source 'attention:1-bias'"),
         ("layers=topk:200", "needs weights=mask, not weights=uniform"),
         ("layers=0 layers=1", "'layers' occurs twice"),
         ("ditto", "needs a head, e.g. ditto:1-10"),
         ("ditto:0-3", "both counted from 1"),
         ("mean:3", "has no argument"),
-        ("mean:", "has no argument"),
-        ("ditto:", "needs a head, e.g. ditto:1-10"),
         ("weights=mask", "needs a template with [MASK]"),
         ("template=T0+about weights=mask", "needs a template with [MASK]"),
         ("template=T0 weights=second", "needs a template that repeats the text, e.g. template=echo"),
@@ -183,39 +178,19 @@ def test_an_unknown_name_suggests_the_nearest(text: str, hint: str) -> None:
         ("reduce=power:0", "p must be an integer ≥ 1"),
         ("weights=sif:-1", "sif:-1 — a must be a positive number"),
         ("weights=sif:inf", "sif:inf — a must be a positive number"),
-        ("weights=sif:1e400", "sif:inf — a must be a positive number"),
-        ("weights=sif:nan", "sif:nan — a must be a positive number"),
-        ("weights=sif:0", "sif:0 — a must be a positive number"),
         ("weights=remove:1.5", "integer ≥ 0"),
         ("weights=idf:3", "Arguments of 'idf': none"),
         ("mean | whiten:eps=-1", "eps must be a number ≥ 0, not -1"),
-        ("mean | whiten:eps=nan", "eps must be a number ≥ 0, not nan"),
         ("mean | pca:0", "n_components must be an integer ≥ 1, not 0"),
-        ("mean | flow:0", "epochs must be an integer ≥ 1, not 0"),
         ("mean | flow:hidden=wide", "hidden must be an integer ≥ 1, not 'wide'"),
         ("mean | flow:learning_rate=0.0", "learning_rate=0.0 — must be a number > 0"),
-        ("mean | flow:seed=x", "seed must be an integer ≥ 0, not 'x'"),
         ('template="unclosed {text}', """not closed: '"unclosed {text}'"""),
         ('layers=3" | zscore', """not closed: '" | zscore'"""),
-        ("mean'", """not closed: "'\""""),
     ],
 )
 def test_a_malformed_recipe_shows_the_part_at_fault(text: str, part: str) -> None:
     with pytest.raises(RecipeError, match=re.escape(part)):
         Recipe.parse(text)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ([1], "must be a mapping of template, layers"),
-        ({"layer": "L"}, "Unknown recipe field 'layer'. Did you mean 'layers'"),
-        ({"weights": []}, "needs at least one source"),
-    ],
-)
-def test_malformed_values_are_recipe_errors(values: Any, message: str) -> None:
-    with pytest.raises(RecipeError, match=message):
-        Recipe.from_dict(values)
 
 
 @pytest.mark.parametrize(
@@ -237,16 +212,22 @@ def test_fields_may_be_texts(fields: dict[str, Any], text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "wrong", "allowed"),
+    ("values", "message"),
     [
-        ("layers", ["0", "L"], "pairs of a source and its weight"),
-        ("layers", [("L", True)], "'L' (the last layer)"),
-        ("weights", ["idf", 1], "a list of such texts"),
-        ("reduce", None, "'sum'"),
-        ("shaping", 1, "'zscore | normalize'"),
-        ("template", 3, "T0, T1"),
+        ([1], "must be a mapping of template, layers"),
+        ({"layer": "L"}, "Unknown recipe field 'layer'. Did you mean 'layers'"),
+        ({"weights": []}, "needs at least one source"),
+        (
+            {"layers": ["0", "L"]},
+            "Cannot read layers=['0', 'L']: give a text such as 'L' (the last layer), 'L-1' or '0+L'",
+        ),
+        ({"layers": [("L", True)]}, "pairs of a source and its weight"),
+        ({"weights": ["idf", 1]}, "a list of such texts"),
+        ({"reduce": None}, "Cannot read reduce=None: give a text such as 'sum'"),
+        ({"shaping": 1}, "'zscore | normalize'"),
+        ({"template": 3}, "the name of a template (T0, T1"),
     ],
 )
-def test_a_field_of_another_type_is_refused(field: str, wrong: object, allowed: str) -> None:
-    with pytest.raises(RecipeError, match=re.escape(f"Cannot read {field}={wrong!r}") + ".*" + re.escape(allowed)):
-        Recipe.from_dict({field: wrong})
+def test_malformed_values_are_recipe_errors(values: Any, message: str) -> None:
+    with pytest.raises(RecipeError, match=re.escape(message)):
+        Recipe.from_dict(values)
