@@ -9,11 +9,10 @@ from functools import cache, cached_property, reduce
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import OneToOneFeatureMixin
 from torch import nn
 
 from essent.errors import NoSpreadError, RecipeError
-from essent.recipe.shaping.base import Affine, Shaper, blocks, shapers
+from essent.recipe.shaping.base import Affine, Shaper, blocks, check_vectors, shapers
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +120,7 @@ class AffineShaper(Shaper):
 
     def fit(self, X: Any, y: Any = None) -> AffineShaper:
         """Learn from vectors (N,D)."""
-        return self.fit_moments(Moments.of(self._vectors_to_fit(X)))
+        return self.fit_moments(Moments.of(check_vectors(X)))
 
     def fit_moments(self, moments: Moments) -> AffineShaper:
         """Learn from moments.
@@ -148,7 +147,7 @@ class AffineShaper(Shaper):
 
 
 @shapers.register("centre")
-class Centre(OneToOneFeatureMixin, AffineShaper):
+class Centre(AffineShaper):
     """Subtract the mean vector (Stankevičius 2.2.2).
 
     Example:
@@ -163,7 +162,7 @@ class Centre(OneToOneFeatureMixin, AffineShaper):
 
 
 @shapers.register("zscore")
-class ZScore(OneToOneFeatureMixin, AffineShaper):
+class ZScore(AffineShaper):
     """Subtract the mean, divide by the standard deviation, column by column; population form (Stankevičius 3.4.1).
 
     A column that is constant up to floating-point noise is centred and not scaled, so its noise is not amplified.

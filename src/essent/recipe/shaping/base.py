@@ -10,17 +10,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_array, validate_data
+from sklearn.utils.validation import check_array
 from torch import nn
 
 from essent._core.registry import Registry
 from essent.errors import InputError, NoSpreadError, not_fitted
 from essent.recipe.types import Part
-
-# scikit-learn's attributes about the input of `fit`; they are not learned
-INPUT_ATTRIBUTES = ("n_features_in_", "feature_names_in_")
 
 
 def check_vectors(vectors: Any) -> np.ndarray:
@@ -124,7 +121,7 @@ def _diagonal(matrix: np.ndarray) -> np.ndarray:
     return diagonal if alone else matrix
 
 
-class VectorTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+class VectorTransformer(TransformerMixin, BaseEstimator, ABC):
     """A scikit-learn transformer of vectors (N,D) to (N,K) whose fitted map is a torch module."""
 
     @abstractmethod
@@ -143,7 +140,6 @@ class VectorTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             InputError: the number of dimensions differs from that of `fit`.
         """
         array, module = check_vectors(X), self.module()
-        validate_data(self, X, reset=False, skip_check_array=True, ensure_2d=False)  # the columns' names
         width = getattr(self, "n_features_in_", array.shape[1])
         if array.shape[1] != width:
             raise InputError(
@@ -151,16 +147,6 @@ class VectorTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 f"it was fitted on vectors of {width} dimensions, got {array.shape}."
             )
         return apply(module, array)
-
-    def _vectors_to_fit(self, X: Any) -> np.ndarray:
-        """Check vectors (N,D) and store the names of their columns, if any."""
-        array = check_vectors(X)
-        validate_data(self, X, reset=True, skip_check_array=True, ensure_2d=False)
-        return array
-
-    @property
-    def _n_features_out(self) -> int:  # for scikit-learn's get_feature_names_out
-        return self.dim_out(self.n_features_in_)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -207,7 +193,7 @@ class Shaper(Part, VectorTransformer):
             key: np.array(value, order="C")
             for key, value in vars(self).items()
             if re.fullmatch(r"[^_].*_", key)
-            and key not in INPUT_ATTRIBUTES
+            and key != "n_features_in_"  # of the input of `fit`
             and isinstance(value, (np.ndarray, int, float))
         }
 
@@ -239,7 +225,7 @@ class UnitLength(nn.Module):
 
 
 @shapers.register("normalize")
-class Normalize(OneToOneFeatureMixin, Shaper):
+class Normalize(Shaper):
     """Scale every vector to unit L2 length; zero vectors are unchanged (Stankevičius 3.4.5). Learns nothing.
 
     Example:
@@ -252,7 +238,7 @@ class Normalize(OneToOneFeatureMixin, Shaper):
 
     def fit(self, X: Any, y: Any = None) -> Normalize:
         """Check the vectors (N,D)."""
-        self.n_features_in_ = self._vectors_to_fit(X).shape[1]
+        self.n_features_in_ = check_vectors(X).shape[1]
         return self
 
     def module(self) -> nn.Module:

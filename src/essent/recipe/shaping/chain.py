@@ -10,7 +10,7 @@ from torch import nn
 
 from essent.errors import not_fitted
 from essent.recipe.shaping.affine import AffineShaper, Moments
-from essent.recipe.shaping.base import Affine, Shaper, VectorTransformer, apply, shapers
+from essent.recipe.shaping.base import Affine, Shaper, VectorTransformer, apply, check_vectors, shapers
 
 
 class Chain(VectorTransformer):
@@ -31,9 +31,7 @@ class Chain(VectorTransformer):
             UnknownNameError: a step does not exist.
             RecipeError: an argument of a step is invalid.
         """
-        chain = cls([shapers.create(spec) for spec in specs])
-        chain.set_output(transform="default")  # essent needs arrays whatever scikit-learn's global setting is
-        return chain
+        return cls([shapers.create(spec) for spec in specs])
 
     def specs(self) -> tuple[str, ...]:
         """Return the text form of every step."""
@@ -76,7 +74,7 @@ class Chain(VectorTransformer):
         Raises:
             InputError: not (N,D), or NaN or infinite values.
         """
-        array = self._vectors_to_fit(X)
+        array = check_vectors(X)
         self._width = array.shape[1]
         for index, step in enumerate(self.steps):
             before = self.steps[:index]

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils import resample
 from torch import nn
 from tqdm.auto import tqdm
@@ -14,13 +13,13 @@ from tqdm.auto import tqdm
 from essent._core.lazy import optional_import
 from essent.errors import RecipeError
 from essent.recipe.shaping.affine import Moments, ZScore
-from essent.recipe.shaping.base import Affine, AffineModule, Fixed, Shaper, apply, shapers
+from essent.recipe.shaping.base import Affine, AffineModule, Fixed, Shaper, apply, check_vectors, shapers
 
 SHOW_PROGRESS_FROM = 20_000  # vectors · epochs below this train in seconds
 
 
 @shapers.register("quantile")
-class QuantileUniform(OneToOneFeatureMixin, Shaper):
+class QuantileUniform(Shaper):
     """Map every column to [0, 1] by its quantiles (Stankevičius 3.4.2, quantile-u).
 
     Equals `sklearn.preprocessing.QuantileTransformer(output_distribution="uniform")` with the same settings.
@@ -56,7 +55,7 @@ class QuantileUniform(OneToOneFeatureMixin, Shaper):
             InputError: not (N,D), NaN or infinite values, or all vectors are equal.
         """
         self.check_settings()
-        vectors = self._vectors_to_fit(X)
+        vectors = check_vectors(X)
         self.require_spread(len(vectors), bool((vectors != vectors[0]).any()))
         if len(vectors) > self.subsample:
             vectors = resample(vectors, replace=False, n_samples=self.subsample, random_state=self.seed)
@@ -181,7 +180,7 @@ class Flow(Shaper):
             InputError: all vectors are equal.
         """
         self.check_settings()
-        vectors = self._vectors_to_fit(X)
+        vectors = check_vectors(X)
         moments = Moments.of(vectors)
         self.require_spread(moments.count, bool(np.diag(moments.scatter).any()))
         first = ZScore().fit_moments(moments)
