@@ -1,7 +1,8 @@
-"""From a folder, or a loaded model, to a backbone: only as deep as the recipe reads; stock poolings taken over."""
+"""From a folder or a loaded model to a backbone as deep as the recipe reads; a checkpoint must have all weights."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,13 +10,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
+from transformers import AutoModel
 
+from essent import verify
+from essent._core.folders.files import write_digests
 from essent.encoder.encoder import Encoder
-from essent.errors import ModelError, RecipeError
+from essent.errors import DamagedError, ModelError, RecipeError, VerificationError
+from essent.lab.templates.search import Generator
 from essent.model.backbone import find_layers
+from essent.model.loading import load, open_model
+from essent.model.mlm_head import load_masked
 from essent.recipe.recipe import Recipe
 from families import FAMILIES
 from samples import LONG, TEXTS, daily
@@ -123,3 +131,159 @@ def test_a_damaged_folder_is_a_model_error(file: str, content: bytes, message: s
     (tmp_path / "copy" / file).write_bytes(content)
     with pytest.raises(ModelError, match=message):
         Encoder(str(tmp_path / "copy"), "mean")
+
+
+# -- weights: what a checkpoint lacks is an error ---------------------------------------------------------------------
+
+Tensors = dict[str, np.ndarray]
+LAYER_1 = "encoder.layer.1."
+
+
+def changed(folder: Path, change: Callable[[Tensors], Tensors], file: str = "model.safetensors") -> Path:
+    """The folder with other tensors."""
+    save_file(change(load_file(folder / file)), folder / file, {"format": "pt"})
+    return folder
+
+
+def without(*parts: str) -> Callable[[Tensors], Tensors]:
+    return lambda tensors: {key: array for key, array in tensors.items() if not any(part in key for part in parts)}
+
+
+def renamed(before: str, after: str) -> Callable[[Tensors], Tensors]:
+    return lambda tensors: {key.replace(before, after): array for key, array in tensors.items()}
+
+
+@pytest.fixture
+def copy(bert: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(bert, tmp_path / "copy"))
+
+
+# -- what is read and missing -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", daily(FAMILIES, "bert", "albert", "gpt2"))
+def test_no_weight_is_random(family: str, folder_of: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(folder_of(family), tmp_path / "copy"))
+    tensors = load_file(folder / "model.safetensors")
+    matrices = [key for key, array in tensors.items() if array.ndim == 2 and "pooler" not in key]
+    last = max((key for key in matrices if any(part.isdigit() for part in key.split("."))), default=matrices[-1])
+    changed(folder, without(last))
+    with pytest.raises(DamagedError, match="would be random numbers") as caught:
+        Encoder(str(folder), "mean")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (renamed("bert.", "model.bert."), r"50 more.* other names in the checkpoint \(model\.bert\.embeddings\.word"),
+        (without("position_embeddings"), r"lack embeddings\.position_embeddings\.weight, which.*is incomplete"),
+        (without(f"{LAYER_1}output"), r"layer\.1\.output\.dense\.weight.*the folder is incomplete"),
+        (without(LAYER_1), r"lack encoder\.layer\.1\..*the folder is incomplete"),
+    ],
+)
+def test_the_error_names_the_missing_weights_and_the_cause(change: Callable, message: str, copy: Path) -> None:
+    changed(copy, change)
+    with pytest.raises(DamagedError, match=message):
+        Encoder(str(copy), "mean")
+
+
+LOADERS: dict[str, Callable[[Path], object]] = {
+    "encoder": Encoder,
+    "stock folder": lambda folder: Encoder(folder, "mean"),
+    "search with the head": lambda folder: open_model(folder, {}, with_mlm_head=True),
+    "evaluation": lambda folder: load(folder, [Recipe.parse("layers=1"), Recipe.parse("mean")], {}),
+    "head": lambda folder: load_masked(str(folder)),
+}
+
+
+@pytest.mark.parametrize("loader", LOADERS)
+def test_every_loader_refuses_a_missing_weight(loader: str, copy: Path) -> None:
+    if loader == "stock folder":  # with a trained layer that no recipe describes
+        modules = [Transformer(str(copy)), Pooling(32, "mean"), Dense(32, 8)]
+        SentenceTransformer(modules=modules, device="cpu").save(str(copy.parent / "stock"))
+        copy = copy.parent / "stock"
+    missing = r"lack (bert\.)?encoder\.layer\.1\.output\.dense\.weight.* and 1 more, which"
+    with pytest.raises(DamagedError, match=missing):
+        LOADERS[loader](changed(copy, without(f"{LAYER_1}output")))
+
+
+# -- what may be missing ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "recipe"),
+    [
+        (without("pooler", "cls."), "mean"),  # no recipe reads them
+        (without(LAYER_1, "encoder.layer.2."), "layers=1"),
+        (without("encoder.", "LayerNorm", "position_embeddings"), "static"),
+        (renamed("bert.", ""), "mean"),  # saved as the transformer alone
+        (renamed("LayerNorm.weight", "LayerNorm.gamma"), "mean"),  # names of 2018
+    ],
+    ids=["pooler", "layers", "static", "prefix", "gamma"],
+)
+def test_unread_weights_may_be_missing(change: Callable, recipe: str, bert: Path, copy: Path) -> None:
+    changed(copy, change)
+    np.testing.assert_array_equal(Encoder(str(copy), recipe).encode(TEXTS), Encoder(str(bert), recipe).encode(TEXTS))
+
+
+def test_a_saved_folder_without_a_weight_is_not_verified(bert: Path, tmp_path: Path) -> None:
+    Encoder(str(bert), "first-last").save(str(tmp_path / "saved"))
+    write_digests(changed(tmp_path / "saved", without(f"{LAYER_1}output")))
+    with pytest.raises(VerificationError, match="would be random numbers"):
+        verify(str(tmp_path / "saved"))
+
+
+def test_a_generator_without_a_weight_is_refused(t5: str, tmp_path: Path) -> None:
+    folder = changed(Path(shutil.copytree(t5, tmp_path / "t5")), without("decoder.block.1.layer.1"))
+    with pytest.raises(DamagedError, match=r"decoder\.block\.1\.layer\.1"):
+        Generator(str(folder))
+
+
+@pytest.mark.parametrize("kind", ["shards", "pickle"])
+def test_weights_in_other_files_are_whole(kind: str, bert: Path, copy: Path) -> None:
+    weights = {key: torch.from_numpy(array) for key, array in load_file(copy / "model.safetensors").items()}
+    (copy / "model.safetensors").unlink()
+    if kind == "shards":
+        AutoModel.from_pretrained(bert).save_pretrained(copy, max_shard_size="20KB")
+    else:
+        torch.save(weights, copy / "pytorch_model.bin")
+    options = {"trust_remote_code": kind == "pickle"}
+    np.testing.assert_array_equal(Encoder(copy, "mean", **options).encode(TEXTS), Encoder(bert, "mean").encode(TEXTS))
+    if kind == "shards":
+        shards = sorted(copy.glob("*.safetensors"))
+        changed(copy, without("word_embeddings"), next(s.name for s in shards if b"word_embeddings" in s.read_bytes()))
+    else:
+        torch.save(without("word_embeddings")(weights), copy / "pytorch_model.bin")
+    with pytest.raises(DamagedError, match="would be random numbers"):
+        Encoder(copy, "mean", **options)
+
+
+# -- numbers that the weights contradict ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ({"num_hidden_layers": 4}, r"lack encoder\.layer\.3\..*the folder is incomplete, or its config\.json"),
+        ({"hidden_size": 64}, r"has the shape \[\d+, 32\], and config.json requires \[\d+, 64"),
+        ({"intermediate_size": 50}, r"has the shape \[48, 32\], and config.json requires \[50"),
+        ({"num_attention_heads": 0}, "Cannot load the model"),
+        ({"num_attention_heads": 5}, r"hidden size \(32\) is not a multiple of the number of attention heads \(5\)"),
+    ],
+)
+def test_config_contradicting_the_weights(numbers: dict, message: str, copy: Path) -> None:
+    path = copy / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | numbers))
+    for opened in (Encoder, lambda folder: open_model(folder, {})):
+        with pytest.raises(DamagedError, match=message):
+            opened(copy)
+
+
+def test_a_token_without_a_row_is_named(copy: Path) -> None:
+    path = copy / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    tokenizer["model"]["vocab"]["the"] = 10**6
+    path.write_text(json.dumps(tokenizer))
+    with pytest.raises(DamagedError, match="'the' has the id 1000000, and the model has vectors for the ids 0 to 2"):
+        Encoder(str(copy), "static")

@@ -127,17 +127,6 @@ def test_the_users_words_stay_as_they_are(shell_of: Shells) -> None:
     assert np.isfinite(long).all()
 
 
-def test_a_single_pass_per_length(shell_of: Shells) -> None:
-    encoder = Encoder(shell_of("bert"), "prompt-denoised")
-    rows = []
-    encoder.module.backbone.model.embeddings.register_forward_hook(lambda *a: rows.append(a[2].shape[0]))
-    encoder.encode(["a man", "a dog", "the dogs run"], batch_size=32)
-    lengths = {len(ids) for ids in encoder.module.ids(["a man", "a dog", "the dogs run"])}
-    assert rows == [3, len(lengths)]
-    encoder.encode(["a man", "a dog", "the dogs run"], batch_size=32)
-    assert rows == [3, len(lengths), 3]
-
-
 def test_training_clears_the_cached_states(shell_of: Shells) -> None:
     encoder = Encoder(shell_of("bert"), "prompt-denoised")
     encoder.encode(TEXTS)

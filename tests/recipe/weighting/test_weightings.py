@@ -1,9 +1,7 @@
-"""What every token weighting promises, and each one against counting by hand."""
+"""What every token weighting promises, each one against counting by hand; reductions against loops over tokens."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -14,11 +12,13 @@ from sentence_transformers import SentenceTransformer
 from essent.encoder.encoder import Encoder
 from essent.errors import NotFittedError
 from essent.recipe.named import TEMPLATES
+from essent.recipe.pooling import reductions
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens import Vocabulary
 from essent.recipe.types import States, Tokens
 from essent.recipe.weighting.base import combine_many, weightings
 from families import CORPUS, build_tokenizer
+from reference import reduced
 from samples import TEXTS
 
 SPECS = {"ditto": ["ditto:1-1", "ditto:3-4"], "remove": ["remove", "remove:3"], "sif": ["sif", "sif:0.1"]}
@@ -76,25 +76,6 @@ def test_counts_must_be_learned_first() -> None:
             weightings.create(spec).table(vocabulary, None)  # type: ignore[attr-defined]
 
 
-# -- counting ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("template", [None, TEMPLATES["T4"]])
-def test_idf_equals_counting_by_hand(template: str | None, shell_of: Shells) -> None:
-    corpus = [*CORPUS[:8], CORPUS[0], CORPUS[0]]  # duplicates count
-    encoder = Encoder(shell_of("bert"), Recipe(template=template, weights=("idf",))).fit(corpus)
-    frequency = Counter(token for ids in encoder.module.ids(corpus) for token in set(ids))
-    unseen = "kitten kitten zebra"
-    for text, weights in zip([*corpus, unseen], weights_of(encoder, [*corpus, unseen]), strict=True):
-        ids = encoder.module.ids([text])[0]
-        idf = [math.log(len(corpus) / max(frequency[t], 1)) for t in ids]
-        np.testing.assert_allclose(weights, np.array(idf) / sum(idf), atol=1e-6)
-    frame = encoder.module.plan.frame
-    for token in (*frame.before, *frame.after):  # in every text
-        assert frequency[token] == len(corpus)
-        assert weights_of(encoder, [corpus[0]])[0][0] == 0
-
-
 # -- removal ----------------------------------------------------------------------------------------------------------
 
 
@@ -128,3 +109,33 @@ def test_products_of_half_precision_do_not_underflow() -> None:
     weights = combine_many([product, []], tokens, States({}, diagonals), None, None)  # type: ignore[arg-type]
     np.testing.assert_allclose(weights[0, 0], [1e-8, 4e-8, 9e-8], rtol=1e-2)
     np.testing.assert_allclose(weights[0, 1], [1 / 3] * 3)
+
+
+# -- reductions -------------------------------------------------------------------------------------------------------
+
+REDUCTIONS = ["sum", "max", "power:2", "power", "dct:1", "dct:9"]
+
+
+def batch(lengths: list[int], width: int, side: str, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Random states, weights and mask; what stands on padding is large, and must not count."""
+    draw = np.random.default_rng(seed)
+    attention_mask = torch.zeros(len(lengths), width, dtype=torch.bool)
+    for row, length in enumerate(lengths):
+        attention_mask[row, slice(width - length, width) if side == "left" else slice(0, length)] = True
+    hidden = torch.from_numpy(draw.standard_normal((len(lengths), width, 5)) + 1e3 * ~attention_mask.numpy()[..., None])
+    weights = torch.from_numpy(draw.random((len(lengths), width)) + 0.1) * attention_mask
+    return hidden, weights, attention_mask
+
+
+@pytest.mark.parametrize("spec", REDUCTIONS)
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_reductions_equal_loops(spec: str, side: str) -> None:
+    lengths = [1, 2, 5, 7]  # shorter and longer than the number of DCT coefficients
+    hidden, weights, attention_mask = batch(lengths, 7, side)
+    weights[2:, 3] = 0  # a token that only the texts of five and seven have
+    vectors = reductions.create(spec).reduce(hidden, weights, attention_mask).numpy()
+    for row in range(len(lengths)):
+        attended = attention_mask[row]
+        oracle = reduced(list(hidden[row][attended].numpy()), weights[row][attended].tolist(), spec)
+        np.testing.assert_allclose(vectors[row], oracle, atol=1e-9)
+    assert vectors.shape[1] == reductions.create(spec).width(5)
