@@ -1,4 +1,4 @@
-"""Decoders: prompts equal a plain script of the papers' code, their prefix is computed once; bidirectional attention."""
+"""Decoders: prompts equal a plain script of the papers' code, their prefix is computed once; bidirectional."""
 
 from __future__ import annotations
 
