@@ -337,7 +337,7 @@ def test_families(shell_of: Callable[[str], SentenceTransformer], family: str) -
         *(
             pytest.param(f"{name}:2-1" if row.argument else name, marks=() if name in OWN_GRAPHS else pytest.mark.slow)
             for name, row in NAMED.items()
-            # refused: above, and in tests/model/test_prompts.py
+            # refused: above, and in tests/model/test_decoders.py
             if "topk" not in row.text and name not in ("metaeol", "t4-idf-quantile")
         ),
     ],
