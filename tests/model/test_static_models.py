@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize
-from sentence_transformers.sentence_transformer.modules import Pooling, WordEmbeddings
-from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
@@ -80,9 +78,6 @@ def test_a_trained_layer_behind_the_table_has_no_recipe(wordpiece: Tokenizer) ->
     with pytest.raises(RecipeError, match="no recipe describes"):
         Encoder(model)
     assert Encoder(model, "static").encode(TEXTS).shape == (len(TEXTS), 12)
-    words = WordEmbeddings(WhitespaceTokenizer(["a", "b"]), np.eye(2, dtype=np.float32))
-    with pytest.raises(UnsupportedRecipeError, match="This model starts with WordEmbeddings; a recipe needs"):
-        Encoder(SentenceTransformer(modules=[words, Pooling(2, "mean")], device="cpu"), "static")
 
 
 def test_mismatched_tables_are_refused(wordpiece: Tokenizer) -> None:

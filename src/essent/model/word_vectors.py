@@ -104,7 +104,7 @@ def _read(path: Path, limit: int | None) -> tuple[list[str], np.ndarray]:
                 try:
                     vector = np.array(numbers, np.float32)
                 except ValueError:  # not numbers
-                    vector = np.empty(0)
+                    vector = np.empty(0, np.float32)
                 if not word or not width or len(vector) != width or not np.isfinite(vector).all():
                     raise DataError(
                         f"{path}, line {number}: {row[:60]!r} must be a word and {width or 'its'} finite numbers. "
