@@ -63,12 +63,7 @@ def _refusals(recipe: Recipe, model: ModelCapabilities) -> Iterator[tuple[bool, 
     for name, _ in recipe.layers:
         source = resolve(name, last)
         is_layer = isinstance(source.key, int)
-        yield (
-            not isinstance(source.key, str) and model.only_static,
-            name,
-            "a static model has only `static`",
-            ONLY_STATIC,
-        )
+        yield is_layer and model.only_static, name, "a static model has only `static`", ONLY_STATIC
         yield is_layer and not 0 <= source.layer <= last, name, f"there is no layer {name}", layers
         yield source.top > 0 and not model.mask, name, *NO_MASK
         yield source.top > 0 and not model.mlm_head, name, f"it {NO_HEAD}", "the recipes without topk, such as prompt"
