@@ -124,7 +124,7 @@ WORDS_OF = {
     "": "",
     "the straße x": "the straße x",
 }
-TEXTS, SPLIT = list(WORDS_OF), [words.split() for words in WORDS_OF.values()]
+SENTENCES, SPLIT = list(WORDS_OF), [words.split() for words in WORDS_OF.values()]
 
 
 def written(words: list[str], separator: str = " ", end: str = "\n") -> str:
@@ -162,21 +162,21 @@ def words_and_rows(model: SentenceTransformer) -> tuple[list[str], np.ndarray]:
 def test_the_mean_of_known_words(glove: Path) -> None:
     model = word_model(glove)
     expected = np.stack([mean(words) for words in SPLIT])
-    np.testing.assert_allclose(Encoder(model).encode(TEXTS), expected, atol=1e-6)
-    np.testing.assert_allclose(model.encode(TEXTS), expected, atol=1e-6)  # sentence-transformers itself
+    np.testing.assert_allclose(Encoder(model).encode(SENTENCES), expected, atol=1e-6)
+    np.testing.assert_allclose(model.encode(SENTENCES), expected, atol=1e-6)  # sentence-transformers itself
     b2s_5 = Encoder(word_model(glove, drop_most_frequent=5), "static")
     rare_words = [[word for word in words if word not in WORDS[:5]] for words in SPLIT]
-    np.testing.assert_allclose(b2s_5.encode(TEXTS), [mean(words) for words in rare_words], atol=1e-6)
+    np.testing.assert_allclose(b2s_5.encode(SENTENCES), [mean(words) for words in rare_words], atol=1e-6)
 
 
 def test_unknown_words_leave_mean_and_counts(glove: Path) -> None:
     """SIF divides by the number of known words."""
-    encoder = Encoder(word_model(glove), "static weights=sif:0.1").fit(TEXTS)
+    encoder = Encoder(word_model(glove), "static weights=sif:0.1").fit(SENTENCES)
     counts = {word: sum(text.count(word) for text in SPLIT) for word in WORDS}
     total = sum(counts.values())
     weight = {word: 0.1 / (0.1 + count / total) for word, count in counts.items()}
     expected = [sum((weight[w] * ROW[w] for w in words), np.zeros(6)) / max(len(words), 1) for words in SPLIT]
-    np.testing.assert_allclose(encoder.encode(TEXTS), expected, atol=1e-6)
+    np.testing.assert_allclose(encoder.encode(SENTENCES), expected, atol=1e-6)
     # single letters of unknown words are no words, whatever the file has
     np.testing.assert_array_equal(encoder.encode("xax ax xa xx"), np.zeros(6))
 
@@ -220,9 +220,9 @@ def test_splitting(glove: Path, save: Save) -> None:
 
 
 def test_an_encoder_takes_a_file_for_a_model(glove: Path, tmp_path: Path) -> None:
-    encoder = Encoder(str(glove), "static weights=idf | zscore").fit(TEXTS)
-    expected = Encoder(word_model(glove), "static weights=idf | zscore").fit(TEXTS).encode(TEXTS)
-    np.testing.assert_array_equal(encoder.encode(TEXTS), expected)
+    encoder = Encoder(str(glove), "static weights=idf | zscore").fit(SENTENCES)
+    expected = Encoder(word_model(glove), "static weights=idf | zscore").fit(SENTENCES).encode(SENTENCES)
+    np.testing.assert_array_equal(encoder.encode(SENTENCES), expected)
     (tmp_path / "notes.txt").write_text("Just some notes.")
     with pytest.raises(ModelError, match=r"notes\.txt.* is a file; a model is a folder .*a text file of word vectors"):
         Encoder(tmp_path / "notes.txt", "static")
