@@ -30,7 +30,7 @@ from families import CORPUS, DECODERS, FAMILIES, MORE_DECODERS
 from samples import daily
 
 TEMPLATE = "template='This sentence : \"{text}\" means [MASK] .'"
-RECIPE = f"{TEMPLATE} layers=0+1+2 weights=idf*ditto:1-2 | zscore | normalize"
+RECIPE = f"{TEMPLATE} layers=0+attention:2-out+2 weights=idf*ditto:1-2 | zscore | normalize"
 OWN_GRAPHS = ("ditto", "whitening", "prompt-denoised", "flow")
 ODD = ["", "", " ", "\ud800", "[MASK] [CLS]", "你好", "", "?", "a\nb\tc"]
 WORDS = "the moon is a large flute and dogs run after it in every green field on monday".split()

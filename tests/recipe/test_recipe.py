@@ -134,7 +134,7 @@ def test_the_published_templates_are_byte_exact() -> None:
         ("reduce=summ", "Did you mean 'sum'"),
         (
             "layers=statik",
-            "unknown source 'statik'. Known: static, 0 … L, L-1, L-bias, topk:200",
+            "unknown source 'statik'. Known: static, 0 … L, L-1, L-bias, value:L, attention:L, attention:L-out",
         ),
         ("wieghts=idf", "Did you mean 'weights'"),
         ("template=T0+T44", "Did you mean 'T4'"),
@@ -157,7 +157,9 @@ def test_an_unknown_name_suggests_the_nearest(text: str, hint: str) -> None:
         ("layers=0+", "cannot read"),
         ("layers=0+0", "'0' occurs twice"),
         ("layers=L+L-0", "'L' occurs twice"),
+        ("layers=value:L+value:L-00", "'value:L' occurs twice"),
         ("layers=topk:0", "unknown source 'topk:0'. Known: static"),
+        ("layers=attention:1-bias", "unknown source 'attention:1-bias'"),
         ("layers=topk:200", "needs weights=mask, not weights=uniform"),
         ("layers=0 layers=1", "'layers' occurs twice"),
         ("ditto", "needs a head, e.g. ditto:1-10"),

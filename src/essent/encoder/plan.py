@@ -93,6 +93,12 @@ class Plan(nn.Module):
         self._mixed_width = widths[0]
 
     def _source_width(self, source: Source, backbone: Backbone) -> int:
+        if isinstance(source.key, tuple):  # no configuration says it for all families: run one token
+            ids = torch.full((1, 1), backbone.pad_id, device=backbone.static_table.device)
+            token = Tokens(ids, torch.ones_like(ids, dtype=torch.bool), torch.ones_like(ids, dtype=torch.bool))
+            with torch.no_grad():
+                states = backbone.states(token, RequiredOutputs(attention_states=frozenset({source.key})))
+            return int(states.hidden[source.key].shape[2])
         rows = isinstance(source.key, str) or source.top
         return int(self.rows_of(source, backbone).shape[1]) if rows else backbone.dimensions
 

@@ -87,7 +87,7 @@ def _source_modules(module: RecipeModule) -> list[nn.Module]:
         raise NoStockModulesError(f"layers={format_mix(plan.recipe.layers)} runs the model's masked-LM head")
     if any(source.debiased for source in plan.sources):
         raise NoStockModulesError("template denoising (L-bias) runs the model a second time")
-    if plan.required.attention_heads:
+    if plan.required.attention_heads or plan.required.attention_states:
         fields = f"layers={format_mix(plan.recipe.layers)} weights={'*'.join(plan.recipe.weights)}"
         raise NoStockModulesError(f"{fields} reads attention")
     if plan.is_static:

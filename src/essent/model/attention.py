@@ -1,10 +1,11 @@
 """Attention functions for transformers: faster than sdpa for short texts on a CPU.
 
-On demand, they record diagonals A_nn.
+On demand, they record diagonals A_nn, value vectors, and attention outputs before and after the output projection W_O.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,17 +19,26 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from essent.errors import UnsupportedRecipeError
 
 SHORT_ATTENTION, DIAGONAL = "essent_short", "essent_diagonal"  # names among transformers' attention functions
+VALUE, OUTPUT, PROJECTED = "value", "attention", "attention-out"  # states that a recorder stores
 SHORT = 64  # tokens up to which plain products are faster on a CPU than torch's kernels, which target long texts
 
 
 @dataclass
 class AttentionRecorder:
-    """Diagonals of attention in one pass; each layer calls attention once, in order, so the call count is the layer."""
+    """Outputs of attention in one pass; each layer calls attention once, in order, so the call count is the layer.
+
+    `states` are value vectors (B,T,kv heads·d), and attention outputs before W_O (B,T,heads·d) and after it (B,T,D),
+    before dropout, norm and residual sum. With grouped-query attention, every kv head occurs once: repeated for the
+    heads that share it, it would change no cosine.
+    """
 
     attention_heads: frozenset[tuple[int, int]]  # (layer, head), 1-based
     padding: torch.Tensor  # (B,T), true where diagonals are set to 0
+    attention_states: frozenset[tuple[int, str]] = frozenset()  # (layer, VALUE, OUTPUT or PROJECTED)
     diagonals: dict[tuple[int, int], torch.Tensor] = field(default_factory=dict)
+    states: dict[tuple[int, str], torch.Tensor] = field(default_factory=dict)
     calls: int = 0
+    awaits_projection: bool = False  # whether no linear map has run since the last attention
 
     def next_heads(self) -> list[int]:
         """Return the required heads of the layer that calls attention next."""
@@ -41,17 +51,27 @@ class AttentionRecorder:
         masked = diagonals.masked_fill(self.padding.unsqueeze(1), 0.0)  # a copy, so that the matrices can be freed
         self.diagonals.update(((self.calls, head), masked[:, column]) for column, head in enumerate(heads))
 
-    def require_layers(self, layers: int) -> None:
-        """Check that each of the `layers` layers of a pass called attention once.
+    def note_states(self, kind: str, states: torch.Tensor) -> None:
+        """Store states of this layer (B,T,…) if they are required."""
+        if (self.calls, kind) in self.attention_states:
+            self.states[self.calls, kind] = states.flatten(2)  # (B,T,D)
+
+    def require_states(self, layers: int) -> dict[tuple[int, str], torch.Tensor]:
+        """Return the required states after a pass of `layers` layers.
 
         Raises:
-            UnsupportedRecipeError: it did not.
+            UnsupportedRecipeError: not every layer calls attention once, or no linear map follows it.
         """
         if self.calls != layers:
             raise UnsupportedRecipeError(
-                f"The {layers} layers of this model call attention {self.calls} times, so attention heads cannot be "
-                "assigned to layers. Use weights without heads."
+                f"The {layers} layers of this model call attention {self.calls} times, so attention heads, value:k and "
+                "attention:k cannot be assigned to layers. Use layers such as layers=L, and weights without heads."
             )
+        if self.states.keys() != self.attention_states:
+            raise UnsupportedRecipeError(
+                "No linear map follows attention in this model, so there is no attention:k-out. Use attention:k."
+            )
+        return self.states
 
 
 recorder_in_use: ContextVar[AttentionRecorder | None] = ContextVar("essent_recorder", default=None)
@@ -104,7 +124,40 @@ def diagonal_attention(*tensors: Any, **options: Any) -> tuple[torch.Tensor, Non
 
     A function of its own because torch.compile cannot trace the recorder: passes without heads compile to one graph.
     """
-    return attention(*tensors, recorder=recorder_in_use.get(), **options)
+    recorder = recorder_in_use.get()
+    output, _ = attention(*tensors, recorder=recorder, **options)  # (B,T,heads,d)
+    if recorder is not None:
+        recorder.note_states(VALUE, tensors[3].transpose(1, 2))  # of (B,kv heads,T,d)
+        recorder.note_states(OUTPUT, output)
+        recorder.awaits_projection = True
+    return output, None
+
+
+def watch_projections(model: nn.Module) -> None:
+    """Let the linear maps of a model report to the recorder in use: the first one after attention is W_O.
+
+    A hook reads what the model computes, with gates before W_O, adapters and quantized weights.
+    """
+    for linear in _linear_maps(model):
+        if _note_projection not in linear._forward_hooks.values():
+            linear.register_forward_hook(_note_projection)
+
+
+def _linear_maps(module: nn.Module) -> Iterator[nn.Module]:
+    """Yield the outermost modules with a weight matrix, without embeddings."""
+    for child in module.children():
+        weight = getattr(child, "weight", None)
+        if isinstance(weight, torch.Tensor) and weight.ndim == 2 and not isinstance(child, nn.Embedding):
+            yield child
+        else:
+            yield from _linear_maps(child)
+
+
+def _note_projection(module: nn.Module, inputs: Any, output: torch.Tensor) -> None:
+    recorder = recorder_in_use.get()
+    if recorder is not None and recorder.awaits_projection:
+        recorder.awaits_projection = False
+        recorder.note_states(PROJECTED, output)
 
 
 def _is_traced(tensor: torch.Tensor) -> bool:

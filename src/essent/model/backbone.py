@@ -28,9 +28,11 @@ from essent._core.machine import AUTO, FLOAT32, check_bfloat16
 from essent.errors import ModelError
 from essent.model.attention import (
     DIAGONAL,
+    PROJECTED,
     SHORT_ATTENTION,
     AttentionRecorder,
     recorder_in_use,
+    watch_projections,
 )
 from essent.model.capabilities import is_causal
 from essent.model.computing import computing
@@ -204,10 +206,15 @@ class Backbone(nn.Module):
         if required.depth is None:
             return States(hidden, {})
         heads, device = required.attention_heads, tokens.ids.device.type
-        route = (id(self.model), bool(heads), device)
+        records = bool(heads or required.attention_states)
+        route = (id(self.model), records, device)
         if self._route != route:
-            self._route, self._is_routed = route, self._route_attention(bool(heads), device)
-        recorder = AttentionRecorder(heads, ~tokens.attention_mask) if heads and self._is_routed else None
+            self._route, self._is_routed = route, self._route_attention(records, device)
+        recorder = None
+        if records and self._is_routed:
+            recorder = AttentionRecorder(heads, ~tokens.attention_mask, required.attention_states)
+        if any(kind == PROJECTED for _, kind in required.attention_states):  # in each pass: layers may be replaced
+            watch_projections(self.model)
         if len(tokens.prefix) >= MIN_PREFIX and positions is None and self._shares_prefix(tokens, required):
             with computing(self.precision, device, self.model):
                 hidden.update(self._after_prefix(tokens, required))
@@ -223,8 +230,7 @@ class Backbone(nn.Module):
             recorder_in_use.reset(previous)
         hidden.update(self._layers(output, required))
         if recorder is not None:
-            recorder.require_layers(self.top)
-            return States(hidden, recorder.diagonals)
+            return States(hidden | recorder.require_states(self.top), recorder.diagonals)
         matrices = {(layer, head): output.attentions[layer - 1][:, head - 1] for layer, head in heads}  # (B,T,T)
         diagonals = {head: matrix.diagonal(dim1=-2, dim2=-1) for head, matrix in matrices.items()}  # (B,T)
         return States(hidden, {head: d.masked_fill(~tokens.attention_mask, 0.0) for head, d in diagonals.items()})
@@ -238,7 +244,8 @@ class Backbone(nn.Module):
 
     def _shares_prefix(self, tokens: Tokens, required: RequiredOutputs) -> bool:
         """Return whether the states of the common first tokens can be computed once: they see only each other."""
-        if required.attention_heads or torch.is_grad_enabled() or not self.cache_argument:
+        reads_attention = required.attention_heads or required.attention_states
+        if reads_attention or torch.is_grad_enabled() or not self.cache_argument:
             return False
         if self.pads_right:  # a graph's rows begin with the prefix
             return True

@@ -12,7 +12,7 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_MASKED_LM_MAPPING_NAMES,
 )
 
-from essent._core.compat import attend_in_both_directions
+from essent._core.compat import attend_in_both_directions, can_set_attention
 from essent.errors import UnsupportedRecipeError
 from essent.model.mlm_head import NO_HEAD
 from essent.recipe.layers import format_mix, resolve
@@ -36,6 +36,7 @@ class ModelCapabilities:
     only_static: bool = False
     mlm_head: bool = False
     causal: bool = False  # a decoder: a token sees only the tokens before it
+    attention_interface: bool = True  # the model calls attention through transformers' interface
     hybrid: bool = False  # some layers have no attention, such as convolutions and linear attention
 
 
@@ -59,11 +60,17 @@ def _refusals(recipe: Recipe, model: ModelCapabilities) -> Iterator[tuple[bool, 
     """Yield for each condition: whether the recipe violates it, in which part, why, and what the model allows."""
     last, heads = model.layers, model.attention_heads
     layers = f"layers 0 (embedding output) to {last} (= L), L-1 …, and static"
+    states = f"value:k, attention:k, attention:k-out, k of 1 to {last} (= L)"
     hybrid = "some layers of this model have no attention"
+    interface = f"transformers' {model.family} has no attention interface, where value and attention are read"
     for name, _ in recipe.layers:
         source = resolve(name, last)
-        is_layer = isinstance(source.key, int)
-        yield is_layer and model.only_static, name, "a static model has only `static`", ONLY_STATIC
+        inside, is_layer = isinstance(source.key, tuple), isinstance(source.key, int)
+        reads_pass = not isinstance(source.key, str)
+        yield reads_pass and model.only_static, name, "a static model has only `static`", ONLY_STATIC
+        yield inside and not 1 <= source.layer <= last, name, f"there is no {name}", states
+        yield inside and not model.attention_interface, name, interface, layers
+        yield inside and model.hybrid, name, hybrid, layers
         yield is_layer and not 0 <= source.layer <= last, name, f"there is no layer {name}", layers
         yield source.top > 0 and not model.mask, name, *NO_MASK
         yield source.top > 0 and not model.mlm_head, name, f"it {NO_HEAD}", "the recipes without topk, such as prompt"
@@ -125,6 +132,7 @@ def capabilities_of(backbone: Backbone) -> ModelCapabilities:
         backbone.only_static,
         backbone.mlm_head is not None,
         is_causal(backbone.model.config),
+        backbone.only_static or can_set_attention(backbone.model),
         is_hybrid(backbone.model.config),
     )
 

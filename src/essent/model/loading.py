@@ -20,7 +20,7 @@ from torch import nn
 from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel
 
 from essent._core.arguments import ModelLike, check_model, check_options
-from essent._core.compat import settings_of, without_loading_messages
+from essent._core.compat import can_set_attention, settings_of, without_loading_messages
 from essent._core.folders.contents import (
     WEIGHTS,
     guarded,
@@ -241,6 +241,7 @@ def required_outputs_of(recipe: Recipe, last: int) -> RequiredOutputs:
         frozenset(key for key in sources if isinstance(key, int)),
         "static" in sources,
         frozenset(head for head in heads if head is not None),
+        frozenset(key for key in sources if isinstance(key, tuple)),
     )
 
 
@@ -357,6 +358,7 @@ def _read_capabilities(name: str, config: PretrainedConfig, options: dict[str, A
         positions=positions and not is_relative(config),
         mlm_head=names_mlm_head(config),
         causal=is_causal(config),
+        attention_interface=not isinstance(kind, type) or can_set_attention(kind),
         hybrid=is_hybrid(config),
     )
 

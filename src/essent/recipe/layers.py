@@ -4,6 +4,7 @@ A source is one of
 
 - `static`: rows of the input word-embedding table, without positions and LayerNorm,
 - `0` (embedding output) … `L` (last), `L-1`: a layer; `L-bias` minus its template bias (PromptBERT 4.3),
+- `value:3`, `attention:L-1`, `attention:L-out`: value vectors of a layer's attention, its output before and after W_O,
 - `topk:200`: the masked-LM head's prediction from the last layer at a mask (eq. 3); denoised, `topk:200-bias`,
 - a table indexed by token id: `random`, `random:300,7` (dimensions, seed), `avg:FOLDER@L` (averages over contexts).
 """
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from essent.recipe.tokens import Vocabulary
 
 LAYER = re.compile(r"(?:(?P<number>\d+)|L(?:-(?P<below>\d+))?)(?P<bias>-bias)?$")
+ATTENTION = re.compile(r"(?P<kind>value(?!.*-out)|attention):(?P<layer>\d+|L(?:-\d+)?)(?P<out>-out)?$")
 TOP = re.compile(r"topk:(?P<count>[1-9]\d*)(?P<bias>-bias)?$")
 NUMBER = r"-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
 
@@ -128,18 +130,19 @@ class AverageTable(TokenTable):
 class Source:
     """A resolved source: `key` is a layer k, "static", or the spec of a table; `debiased` subtracts the template bias.
 
+    A source of attention has the key (layer k, kind), with the kind "value", "attention" or "attention-out".
     With `top` > 0, the source is the mean embedding of the `top` most probable tokens that the masked-LM head predicts
     from the layer (PromptBERT, eq. 3).
     """
 
-    key: int | str
+    key: int | str | tuple[int, str]
     debiased: bool = False
     top: int = 0
 
     @property
     def layer(self) -> int:
-        """Number of the layer; only for sources that are a layer."""
-        return int(self.key)
+        """Number of the layer; only for sources that are a layer or inside one."""
+        return int(self.key[0] if isinstance(self.key, tuple) else self.key)
 
 
 Mix = tuple[tuple[str, float], ...]
@@ -189,12 +192,14 @@ def checked_source(source: str, text: str) -> str:
     """
     if source == "static" or TOP.fullmatch(source):
         return source
-    if LAYER.fullmatch(source):
+    if LAYER.fullmatch(source) or ATTENTION.fullmatch(source):
         return re.sub(r"-0+(?!\d)|\b0+(?=\d)", "", source)
     if source.partition(":")[0] in token_tables:
         token_tables.create(source)
         return source
-    known = ", ".join(["static", "0 … L", "L-1", "L-bias", "topk:200", *token_tables])
+    known = ", ".join(
+        ["static", "0 … L", "L-1", "L-bias", "value:L", "attention:L", "attention:L-out", "topk:200", *token_tables]
+    )
     raise RecipeError(f"layers={text} — unknown source {source!r}. Known: {known}.")
 
 
@@ -212,6 +217,8 @@ def resolve(source: str, last: int) -> Source:
     """
     if top := TOP.fullmatch(source):
         return Source(last, debiased=bool(top["bias"]), top=int(top["count"]))
+    if match := ATTENTION.fullmatch(source):
+        return Source((resolve(match["layer"], last).layer, match["kind"] + (match["out"] or "")))
     match = LAYER.fullmatch(source)
     if not match:
         return Source(source)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-Hidden: TypeAlias = "dict[int | str, torch.Tensor]"  # states (B,T,D) by source
+Hidden: TypeAlias = "dict[int | str | tuple[int, str], torch.Tensor]"  # states (B,T,D) by source
 
 __all__ = ["CorpusStats", "States", "Tokens"]
 
@@ -60,8 +60,9 @@ class Tokens:
 class States:
     """Outputs of the model for one batch, restricted to those that the recipes read.
 
-    `hidden` maps a source (a layer number, "static", or the name of a table) to (B,T,D); `diagonals` maps an attention
-    head (layer, head), both counted from 1 as in the papers, to (B,T).
+    `hidden` maps a source (a layer number, "static", the name of a table, or a layer and "value", "attention" or
+    "attention-out") to (B,T,D); `diagonals` maps an attention head (layer, head), both counted from 1 as in the papers,
+    to (B,T).
 
     Example:
         >>> import torch
@@ -77,22 +78,27 @@ class States:
 
 @dataclass(frozen=True)
 class RequiredOutputs:
-    """Outputs that a pass must return: layers 0…L, static rows, attention heads (layer, head) counted from 1."""
+    """Outputs that a pass must return: layers 0…L, static rows, attention heads (layer, head) counted from 1.
+
+    `attention_states` are (layer, "value"), (layer, "attention") before and (layer, "attention-out") after W_O.
+    """
 
     layers: frozenset[int] = frozenset()
     static: bool = False
     attention_heads: frozenset[tuple[int, int]] = frozenset()
+    attention_states: frozenset[tuple[int, str]] = frozenset()
 
     @cached_property
     def depth(self) -> int | None:
         """Highest layer that must run; None if no layer is needed."""
-        return max([*self.layers, *(layer for layer, _ in self.attention_heads)], default=None)
+        return max([*self.layers, *(layer for layer, _ in self.attention_heads | self.attention_states)], default=None)
 
     def __or__(self, other: RequiredOutputs) -> RequiredOutputs:
         return RequiredOutputs(
             self.layers | other.layers,
             self.static or other.static,
             self.attention_heads | other.attention_heads,
+            self.attention_states | other.attention_states,
         )
 
 

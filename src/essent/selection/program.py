@@ -176,7 +176,7 @@ def without_shaping(recipe: Recipe) -> Recipe:
 def _is_linear(plan: Plan) -> bool:
     """Return whether a block can contain a recipe; tables and the masked-LM head are read by the recipe's own plan."""
     keys = [None if source.top else source.key for source in plan.sources]
-    return plan.recipe.reduce == "sum" and all(key == "static" or isinstance(key, int) for key in keys)
+    return plan.recipe.reduce == "sum" and all(key == "static" or isinstance(key, (int, tuple)) for key in keys)
 
 
 def required_by(plans: Sequence[Plan] | Sequence[Block]) -> RequiredOutputs:
