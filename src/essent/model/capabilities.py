@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 from transformers import PreTrainedModel
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
@@ -13,7 +15,7 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from essent._core.compat import attend_in_both_directions, can_set_attention
-from essent.errors import UnsupportedRecipeError
+from essent.errors import ModelError, UnsupportedRecipeError
 from essent.model.mlm_head import NO_HEAD
 from essent.recipe.layers import format_mix, resolve
 from essent.recipe.named import MASK, templates_of
@@ -43,6 +45,10 @@ class ModelCapabilities:
 NO_MASK = "it reads [MASK]", "no mask token; use a prompt for decoders, such as about or prompteol"
 NO_ATTENTION = frozenset({"conv", "linear_attention", "mamba", "mlp", "moe"})  # of transformers' `layer_types`
 ONLY_STATIC = "static and tables by token, with weights such as uniform, idf, sif, remove"
+IS_CAUSAL_WARNING = (
+    "is_causal=False: the tokens of this decoder now see later tokens, as in the first step of LLM2Vec. Without "
+    "training in that mode, vectors usually get worse: compare with the model as it is."
+)
 
 
 def check_recipe(recipe: Recipe, capabilities: ModelCapabilities) -> None:
@@ -141,11 +147,41 @@ def capabilities_of(backbone: Backbone) -> ModelCapabilities:
 
 
 def is_made_bidirectional(options: Mapping[str, Any]) -> bool:
-    """Return whether a model's options switch causal attention off."""
-    return (options.get("config_kwargs") or {}).get("is_causal") is False
+    """Return whether a model's options switch causal attention off.
+
+    Raises:
+        ModelError: the option is not a bool.
+    """
+    option = (options.get("config_kwargs") or {}).get("is_causal", True)
+    if not isinstance(option, bool):
+        raise ModelError(f"config_kwargs={{'is_causal': {option!r}}}: must be True or False.")
+    return not option
 
 
 def switch_causal_attention_off(model: PreTrainedModel, options: Mapping[str, Any]) -> None:
-    """Let tokens see later tokens if the options ask for it (LLM2Vec, BehnamGhader et al. 2024, section 2)."""
-    if is_made_bidirectional(options) and is_causal(model.config):
-        attend_in_both_directions(model)
+    """Let tokens see later tokens if the options ask for it and the checkpoint does not do so itself.
+
+    Warns that this alone usually hurts (LLM2Vec, BehnamGhader et al. 2024, section 2: training follows).
+
+    Raises:
+        ModelError: the layers of this family are causal in another way (recurrence, its own masks).
+    """
+    if not is_made_bidirectional(options) or not is_causal(model.config):
+        return
+    unsupported_layers = set(getattr(model.config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}
+    attend_in_both_directions(model)
+    if unsupported_layers or not _sees_later_tokens(model):
+        raise ModelError(
+            f"config_kwargs={{'is_causal': False}} does not make {type(model).__name__} bidirectional: some of its "
+            "layers remain causal. Omit it; transformers can switch off only the causal masks that it makes itself."
+        )
+    warnings.warn(IS_CAUSAL_WARNING, stacklevel=2)
+
+
+@torch.no_grad()
+def _sees_later_tokens(model: PreTrainedModel) -> bool:
+    """Return whether the first token's state changes with the last token."""
+    ids = torch.tensor([[3, 4, 5, 6]], device=model.device)
+    inputs = (ids, ids + torch.tensor([0, 0, 0, 1], device=model.device))
+    before, after = (model(input_ids=i, attention_mask=torch.ones_like(i)).last_hidden_state[:, 0] for i in inputs)
+    return not torch.equal(before, after)
