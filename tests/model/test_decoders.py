@@ -17,7 +17,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, 
 import essent
 from essent import Encoder, verify
 from essent.engine.graph import Graph
-from essent.errors import EngineError, RecipeError
+from essent.errors import EngineError, ModelError, RecipeError
 from essent.model.loading import read_capabilities
 from essent.recipe.named import TEMPLATES
 from families import DECODERS, MORE_DECODERS, NO_CACHE
@@ -246,7 +246,8 @@ def test_the_option_equals_a_bidirectional_checkpoint(
     family: str, folder_of: Callable[[str], Path], asking: Callable[..., Path], tmp_path: Path
 ) -> None:
     """The first token sees the last; also behind a prompt, whose prefix is not computed once; also when saved."""
-    first = Encoder(folder_of(family), "cls", **OFF)
+    with pytest.warns(UserWarning, match="usually get worse"):
+        first = Encoder(folder_of(family), "cls", **OFF)
     assert not first.module.backbone.cache_argument
     changed = first.encode(["the moon is large", "the moon is green"])
     assert np.abs(changed[0] - changed[1]).max() > 1e-3
@@ -254,7 +255,8 @@ def test_the_option_equals_a_bidirectional_checkpoint(
     np.testing.assert_allclose(causal[0], causal[1], atol=1e-6)
     folder = asking(family)
     for recipe in ("mean layers=1+L", "prompteol"):
-        encoder = Encoder(folder_of(family), recipe, **OFF)
+        with pytest.warns(UserWarning, match="LLM2Vec"):
+            encoder = Encoder(folder_of(family), recipe, **OFF)
         vectors = encoder.encode(TEXTS)
         assert not encoder.module.backbone.prefixes
         np.testing.assert_allclose(vectors, Encoder(folder, recipe).encode(TEXTS), atol=1e-6)
@@ -264,7 +266,8 @@ def test_the_option_equals_a_bidirectional_checkpoint(
 
 @pytest.mark.slow  # a conversion of its own
 def test_stock_modules_and_graphs_keep_it(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
-    encoder = Encoder(folder_of("llama"), "mean", **OFF)
+    with pytest.warns(UserWarning, match="usually get worse"):
+        encoder = Encoder(folder_of("llama"), "mean", **OFF)
     vectors = encoder.encode(WRITTEN)
     encoder.save(str(tmp_path / "stock"))
     np.testing.assert_allclose(SentenceTransformer(str(tmp_path / "stock")).encode(WRITTEN), vectors, atol=1e-5)
@@ -272,7 +275,8 @@ def test_stock_modules_and_graphs_keep_it(folder_of: Callable[[str], Path], tmp_
     np.testing.assert_allclose(graph.encode(WRITTEN), vectors, atol=1e-5)
     assert not read_capabilities(folder_of("llama"), OFF).causal
     Encoder(folder_of("llama"), "mean").save(str(tmp_path / "causal"))
-    np.testing.assert_allclose(Encoder(tmp_path / "causal", **OFF).encode(WRITTEN), vectors, atol=1e-5)
+    with pytest.warns(UserWarning, match="usually get worse"):
+        np.testing.assert_allclose(Encoder(tmp_path / "causal", **OFF).encode(WRITTEN), vectors, atol=1e-5)
 
 
 def test_gemmas_own_setting_is_respected(asking: Callable[..., Path], tmp_path: Path) -> None:
@@ -283,6 +287,13 @@ def test_gemmas_own_setting_is_respected(asking: Callable[..., Path], tmp_path: 
     encoder.save(str(tmp_path / "own"))  # its window, halved at loading, must not be halved twice
     long = " ".join(WRITTEN)
     np.testing.assert_allclose(Encoder(tmp_path / "own").encode([long]), encoder.encode([long]), atol=1e-5)
+
+
+def test_layers_that_stay_causal_are_refused(folder_of: Callable[[str], Path]) -> None:
+    with pytest.raises(ModelError, match="does not make Lfm2Model bidirectional"):  # convolutions remain causal
+        Encoder(folder_of("lfm2"), "mean", **OFF)
+    with pytest.raises(ModelError, match="must be True or False"):
+        Encoder(folder_of("llama"), "mean", config_kwargs={"is_causal": 0})
 
 
 def test_encoders_are_unchanged(folder_of: Callable[[str], Path]) -> None:

@@ -182,6 +182,7 @@ def test_an_unknown_name_suggests_the_nearest(text: str, hint: str) -> None:
         ("weights=idf:3", "Arguments of 'idf': none"),
         ("mean | whiten:eps=-1", "eps must be a number ≥ 0, not -1"),
         ("mean | pca:0", "n_components must be an integer ≥ 1, not 0"),
+        ("mean | filter:1.5", "ratio must be an integer ≥ 1, not 1.5"),
         ("mean | flow:hidden=wide", "hidden must be an integer ≥ 1, not 'wide'"),
         ("mean | flow:learning_rate=0.0", "learning_rate=0.0 — must be a number > 0"),
         ('template="unclosed {text}', """not closed: '"unclosed {text}'"""),

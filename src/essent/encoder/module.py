@@ -14,7 +14,7 @@ from torch import nn
 
 from essent._core.folders.files import STATE_FOLDER
 from essent._core.texts import check_texts
-from essent.encoder.plan import Plan, StaticPooler, static_pooler_of
+from essent.encoder.plan import Plan, StaticPooler, chain_of, static_pooler_of
 from essent.errors import not_fitted
 from essent.model.backbone import Backbone
 from essent.recipe.recipe import Recipe
@@ -61,17 +61,18 @@ class RecipeModule(InputModule):
             backbone.max_seq_length = None  # rows have no positions: texts of any length
         self.stats = stats
         self.provenance: dict[str, Any] = {}
-        self.set_chain(Chain.parse(recipe.shaping) if chain is None else chain)
+        self.set_chain(chain_of(recipe, self.plan.width, backbone) if chain is None else chain)
 
     def set_chain(self, chain: Chain) -> None:
         """Set the shaping chain, fitted or not."""
         self.chain = chain
-        device = self.backbone.static_table.device
-        self.shaping: nn.Module | None = chain.module().to(device) if chain.is_fitted else None
+        ready = chain.is_fitted or not chain.needs_fit
+        self.shaping: nn.Module | None = chain.module().to(self.backbone.static_table.device) if ready else None
 
     def fit_chain(self, pooled: torch.Tensor) -> None:
         """Fit the recipe's shaping on pooled vectors (N,K)."""
-        self.set_chain(Chain.parse(self.recipe.shaping).fit(pooled.cpu().numpy()))
+        chain = chain_of(self.recipe, pooled.shape[1], self.backbone, previous=self.chain)
+        self.set_chain(chain.fit(pooled.cpu().numpy()))
 
     # -- texts to tokens --------------------------------------------------------------------------------------------
 

@@ -23,11 +23,12 @@ from essent.errors import UnsupportedRecipeError
 from essent.model.backbone import Backbone
 from essent.model.capabilities import capabilities_of, check_recipe
 from essent.model.loading import required_outputs_of
-from essent.model.mlm_head import expected_rows
+from essent.model.mlm_head import expected_rows, moments_of
 from essent.model.template import check_room, debias, make_frame
 from essent.recipe.layers import Source, format_mix, resolve, token_tables
 from essent.recipe.pooling import Reduction, mix_sources, reductions
 from essent.recipe.recipe import Recipe
+from essent.recipe.shaping.chain import Chain
 from essent.recipe.tokens import (
     Frame,
     Vocabulary,
@@ -181,6 +182,23 @@ class Plan(nn.Module):
         mixed = mix_sources(hidden, self.factors)
         weights = combine_many([self.weightings], tokens, states, backbone.vocabulary, stats)[:, 0]
         return self.reduction.reduce(mixed, weights, tokens.attention_mask), mixed, weights
+
+
+def chain_of(recipe: Recipe, width: int, backbone: Backbone, previous: Chain | None = None) -> Chain:
+    """Make the shaping of a recipe for pooled vectors of this width, unfitted except for what it reads in the model.
+
+    Args:
+        previous: the recipe's fitted chain, whose steps that read the output embedding are reused: a saved encoder
+            does not contain that matrix.
+
+    Raises:
+        UnsupportedRecipeError: the model has no output embedding of the width that a step needs.
+    """
+    chain = Chain.parse(recipe.shaping)
+    if previous is not None:
+        pairs = zip(previous.steps, chain.steps, strict=True)
+        chain.steps = [old if old.reads_output_embedding else new for old, new in pairs]
+    return chain.fit_output_embedding(partial(moments_of, backbone), width)
 
 
 # -- weights by token -------------------------------------------------------------------------------------------------

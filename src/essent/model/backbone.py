@@ -75,6 +75,7 @@ class Backbone(nn.Module):
         self.prefixes: dict[Any, Any] = {}  # the model's outputs for the ids before the text
         self.register_load_state_dict_post_hook(_forget_states)
         self.mlm_head: MaskedLMHead | None = None  # set by essent.model.loading
+        self.output_moments: Any = None  # of the output embedding; see essent.model.mlm_head
         self.precision = AUTO  # of passes; `compute_in` sets it
         self._route: tuple[int, bool, str] | None = None  # (model, recorded, device) of the last attention routing
         self._is_routed = False  # whether the model family supports routing

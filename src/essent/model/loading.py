@@ -29,6 +29,7 @@ from essent._core.folders.contents import (
     is_exported_folder,
     opening,
     read_modules,
+    weight_files,
     weight_shapes,
 )
 from essent._core.hub import file_options, full_name, reach_model
@@ -44,7 +45,7 @@ from essent.model.capabilities import (
     is_relative,
     switch_causal_attention_off,
 )
-from essent.model.mlm_head import MaskedLMHead, load_masked, names_mlm_head
+from essent.model.mlm_head import MaskedLMHead, find_output_embedding, load_masked, names_mlm_head, read_moments
 from essent.model.token_rows import backbone_of, is_model2vec, is_static, open_model2vec
 from essent.model.weights import require_rows, require_weights
 from essent.model.word_vectors import word_model
@@ -107,6 +108,8 @@ def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -
                 check_recipe(recipe, capabilities)
             required = reduce(operator.or_, (required_outputs_of(recipe, last) for recipe in recipes))
             extra = _fewer_layers(config, required.depth)
+        read_shapes = partial(weight_shapes, *_weights(name, config, options))
+        output_embedding = find_output_embedding(config, recipes, read_shapes)
         if any(reads_mlm_head(recipe.layers) for recipe in recipes):
             shell = _open_with_mlm_head(name, config, options)
         else:
@@ -116,7 +119,10 @@ def load(model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]) -
             loaded.backbone.cut(required.depth)
         if loaded.backbone.static_table.is_meta:
             raise ModelError("device_map offloads the input embeddings. Put them on a device, such as 'cpu' or 0.")
-        _require_weights(name, loaded.backbone.model, config, options)
+        require_weights(name, loaded.backbone.model, read_shapes, trusted=bool(options.get("trust_remote_code")))
+        if output_embedding:
+            paths = weight_files(*_weights(name, config, options))
+            loaded.backbone.output_moments = read_moments(paths, output_embedding)
         return loaded
 
 
@@ -138,7 +144,8 @@ def open_model(model: ModelLike, options: dict[str, Any], *, with_mlm_head: bool
             return _open_with_mlm_head(name, config, options)
         first = (shell := _open(name, options))[0]
         if isinstance(first, Transformer) and isinstance(first.model, PreTrainedModel):
-            _require_weights(name, first.model, config, options)
+            read_shapes = partial(weight_shapes, *_weights(name, config, options))
+            require_weights(name, first.model, read_shapes, trusted=bool(options.get("trust_remote_code")))
             if hasattr(config, "num_hidden_layers"):  # multimodal models have none
                 require_rows(first.tokenizer, len(torch.as_tensor(first.model.get_input_embeddings().weight)))
         return shell
@@ -339,11 +346,10 @@ def _read_config(name: str, options: dict[str, Any]) -> PretrainedConfig:
     return config
 
 
-def _require_weights(name: str, model: PreTrainedModel, config: PretrainedConfig, options: dict[str, Any]) -> None:
+def _weights(name: str, config: PretrainedConfig, options: dict[str, Any]) -> tuple[str, dict[str, Any], str, str]:
+    """Return the arguments of `weight_shapes` and `weight_files`."""
     file = getattr(config, "transformers_weights", None) or WEIGHTS
-    folder = str(_first_module(name, options).get("path", ""))
-    read_shapes = partial(weight_shapes, name, file_options(options), folder, file)
-    require_weights(name, model, read_shapes, trusted=bool(options.get("trust_remote_code")))
+    return name, file_options(options), str(_first_module(name, options).get("path", "")), file
 
 
 def _read_capabilities(name: str, config: PretrainedConfig, options: dict[str, Any]) -> ModelCapabilities:

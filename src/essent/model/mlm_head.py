@@ -1,30 +1,51 @@
-"""Masked-LM heads, from a transformer's last states to token probabilities.
+"""Masked-LM heads, from a transformer's last states to token probabilities; and the output embeddings of models.
 
 Besides `backbone.py` and `loading.py`, the only file specific to transformers' models. A head is the family's masked
-language model whose transformer is replaced by the identity: the input embeddings become its last states.
+language model whose transformer is replaced by the identity: the input embeddings become its last states. An output
+embedding has a row (D,) per token, with which a language model's head computes logits.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
-from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PretrainedConfig, PreTrainedModel
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_MASKED_LM_MAPPING,
+    AutoModelForMaskedLM,
+    PretrainedConfig,
+    PreTrainedModel,
+)
 from transformers.modeling_outputs import BaseModelOutput
 
 from essent._core.compat import unread_weights
-from essent._core.folders.contents import guarded, weight_shapes
+from essent._core.folders.contents import guarded, open_weights, weight_shapes
 from essent._core.hub import file_options
-from essent.errors import ModelError
-from essent.model.weights import require_weights
+from essent.errors import ModelError, UnsupportedRecipeError
+from essent.model.weights import Shapes, require_weights
+from essent.recipe.recipe import Recipe
+from essent.recipe.shaping.affine import Moments
+from essent.recipe.shaping.base import shapers
+
+if TYPE_CHECKING:
+    from essent.model.backbone import Backbone
 
 SCORES = 2**24  # maximum number of logits in memory, 64 MiB in float32
+ROWS = 8192  # of an output embedding in memory at a time
 NO_HEAD = (
     "has no masked-LM head: it was saved or loaded without one, as sentence encoders are. Give the name or folder of "
     "the language model that it was made from, or of another one that was pretrained to fill in [MASK]"
+)
+NO_OUTPUT_EMBEDDING = (
+    "the model's output embedding is not its input embedding, and was not saved or loaded with it. Give the name or "
+    "folder of the whole language model"
 )
 
 
@@ -143,3 +164,67 @@ def expected_rows(
     expected = rows.new_zeros(*at.shape, table.shape[1])
     expected[at] = rows
     return expected
+
+
+# -- output embeddings ------------------------------------------------------------------------------------------------
+
+
+def name_of_output_embedding(config: PretrainedConfig) -> str:
+    """Return the name of its weight in checkpoints of the family; "" for a family without a language model."""
+    for mapping in (MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING):
+        kind = mapping.get(type(config), None)
+        if isinstance(kind, type):
+            with torch.device("meta"):
+                whole = kind(config)
+            layer = whole.get_output_embeddings()
+            return next((f"{name}.weight" for name, module in whole.named_modules() if module is layer), "")
+    return ""
+
+
+def find_output_embedding(
+    config: PretrainedConfig, recipes: Sequence[Recipe], read_shapes: Callable[[], Shapes]
+) -> str:
+    """Return the name of the output embedding in the checkpoint if a recipe reads it and it is not the input embedding.
+
+    Raises:
+        UnsupportedRecipeError: the checkpoint has none.
+    """
+    readers = [spec for recipe in recipes for spec in recipe.shaping if shapers.create(spec).reads_output_embedding]
+    if not readers or getattr(config, "tie_word_embeddings", True):
+        return ""
+    key = name_of_output_embedding(config)
+    if key not in read_shapes():
+        raise UnsupportedRecipeError(f"The shaping step {readers[0]!r} cannot run: {NO_OUTPUT_EMBEDDING}.")
+    return key
+
+
+def moments_of(backbone: Backbone) -> Moments:
+    """Return the moments of the output embedding's rows, computed once per backbone.
+
+    Raises:
+        UnsupportedRecipeError: the model is static; or the input embedding is another matrix, and
+            `essent.model.loading` has not read this one.
+    """
+    if backbone.output_moments is None:
+        if backbone.only_static:
+            raise UnsupportedRecipeError("A static model has no output embedding. Use a step that learns from texts.")
+        if not getattr(backbone.model.config, "tie_word_embeddings", True):
+            raise UnsupportedRecipeError(f"The recipe cannot run: {NO_OUTPUT_EMBEDDING}.")
+        table = backbone.static_table.detach()
+        backbone.output_moments = Moments.of_blocks(block.float().cpu().numpy() for block in table.split(ROWS))
+    moments: Moments = backbone.output_moments
+    return moments
+
+
+def read_moments(paths: list[Path], key: str) -> Moments:
+    """Compute the moments of the rows of a matrix in a checkpoint, without loading all of it."""
+
+    def blocks() -> Iterator[np.ndarray]:
+        for path in paths:
+            with open_weights(path, "pt") as weights:
+                if key in weights.keys():  # noqa: SIM118
+                    rows = weights.get_slice(key)
+                    for start in range(0, rows.get_shape()[0], ROWS):
+                        yield rows[start : start + ROWS].float().numpy()
+
+    return Moments.of_blocks(blocks())

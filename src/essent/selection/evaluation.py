@@ -19,7 +19,7 @@ from essent._core.machine import AUTO
 from essent._core.texts import check_texts
 from essent.encoder.cache import PooledCache, digest_of_backbone, key_of
 from essent.encoder.encoder import Encoder, open_as_it_is
-from essent.encoder.plan import Plan, count_frames, pool_texts
+from essent.encoder.plan import Plan, chain_of, count_frames, pool_texts
 from essent.engine.choice import EngineChoice, choose
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.files import load as load_exported
@@ -289,6 +289,7 @@ class Bench:
         if not self.choice.makes_graph:
             self.backbone.compute_in(self.choice.precision)
         self.plans = {recipe: Plan(recipe, self.backbone) for recipe in dict.fromkeys(map(without_shaping, recipes))}
+        self._chains()  # raises an error for a step that the model cannot give its matrix
         cut_to(self.backbone, list(self.plans.values()))
         if max_seq_length is not None:
             self.backbone.max_seq_length = min(max_seq_length, self.backbone.max_seq_length or max_seq_length)
@@ -343,7 +344,7 @@ class Bench:
         prompted = texts.texts_for(self.prompts, self.prompt) if hasattr(texts, "texts_for") else self._prompted(texts)
         counted = prompted if frequency_texts is None else self._prompted(frequency_texts)
         pooled = self._pooled(prompted, list(self.plans.values()), counted)
-        chains = {recipe: Chain.parse(recipe.shaping) for recipe in self.recipes}
+        chains = self._chains()
         pooled_to_fit = pooled
         if fit_texts is not None:
             plans = [self.plans[without_shaping(recipe)] for recipe, chain in chains.items() if chain.needs_fit]
@@ -356,6 +357,11 @@ class Bench:
                     chain.fit(pooled_to_fit[unshaped])
             shaped.append((recipe, chain.transform(pooled[unshaped])))
         return shaped
+
+    def _chains(self) -> dict[Recipe, Chain]:
+        """Make the unfitted shaping of every recipe."""
+        plans = {recipe: self.plans[without_shaping(recipe)] for recipe in self.recipes}
+        return {recipe: chain_of(recipe, plan.width, self.backbone) for recipe, plan in plans.items()}
 
     def _prompted(self, texts: Sequence[str]) -> list[str]:
         return [self.prompt + text for text in check_texts(texts)]

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from essent._core.texts import distinct_texts
-from essent.encoder.plan import Plan
+from essent.encoder.plan import Plan, chain_of
 from essent.model.backbone import Backbone
 from essent.model.template import debias
 from essent.recipe.layers import Source
@@ -147,6 +147,10 @@ class Program:
         self.origins: list[Origins] = [
             tuple((self._origins[member], factor) for member, factor in terms) for terms in members
         ]
+        widths = {plan.recipe: plan.width for plan in self.plans}
+        chains = {(r.shaping, widths[terms[0][0]]): r for r, terms in zip(self.recipes, members, strict=True)}
+        for (_, width), recipe in chains.items():
+            chain_of(recipe, width, backbone)  # raises an error before the first pass
         cut_to(backbone, self.plans)
         nn.ModuleList(self.plans).to(backbone.static_table.device)
 

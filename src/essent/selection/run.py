@@ -304,7 +304,9 @@ def run_passes(
     move(backbone, loaded.settings["device"])
     backbone.compute_in(settings.precision)
     program, durable = Program(all_recipes, backbone), settings.work is not None
-    matrices = (plan.rows_digest for plan in program.plans)  # no weights of the backbone
+    matrices: list[object] = [plan.rows_digest for plan in program.plans]  # no weights of the backbone
+    if backbone.output_moments is not None:
+        matrices += backbone.output_moments.mean.tolist()
     digest = digest_of_backbone(backbone, *matrices) if durable else ""
     search_identity = {
         "prompt": loaded.default_prompt,

@@ -28,9 +28,9 @@ from essent._core.atomic import remove_leftovers, sync, write_text
 from essent._core.display import text_progress
 from essent._core.machine import cores
 from essent._core.texts import require_finite
+from essent.encoder.plan import chain_of
 from essent.errors import DataError, InputError, NoSpreadError
 from essent.recipe.shaping.affine import AffineShaper, Moments
-from essent.recipe.shaping.chain import Chain
 from essent.recipe.tokens import batches, count_tokens, framed_ids, pad, portions
 from essent.recipe.types import CorpusStats
 from essent.selection.program import (
@@ -265,7 +265,7 @@ def _score_recipes(sweep: Sweep, origins: Origins, recipes: Recipes) -> None:
     for index in recipes:
         recipe, shaped = sweep.program.recipes[index], vectors
         if recipe.shaping:
-            chain = Chain.parse(recipe.shaping)
+            chain = chain_of(recipe, vectors.shape[1], sweep.backbone)
             if moments is None and isinstance(chain.steps[0], AffineShaper):
                 moments = Moments.of(fitted)
             try:

@@ -107,6 +107,8 @@ def check_choice(choice: Choice, dtype: str = "float32", dimensions: int | None 
     shaping = _chain_of(choice.shaping)
     if not all(isinstance(step, AffineShaper) for step in shaping.steps):
         raise RecipeError(f"shaping={choice.shaping!r} is not affine, so it cannot be folded into a table.")
+    if any(step.reads_output_embedding for step in shaping.steps):
+        raise RecipeError(f"shaping={choice.shaping!r} reads a model's output embedding: a table learns from texts.")
     if dimensions is not None:
         check_dimensions(dimensions, shaping.dim_out(dimensions), f"the output of shaping {choice.shaping!r},")
 

@@ -36,6 +36,8 @@ def build(text: str) -> Chain:
         ("abtt:2", "abtt"),
         ("whiten:4,eps=0.1", "whiten:4,0.1"),
         ("whiten:eps=0", "whiten"),
+        ("filter:2", "filter"),
+        ("filter:8", "filter:8"),
         ("flow:epochs=5", "flow"),
         ("flow:2,seed=4", "flow:epochs=2,seed=4"),
     ],

@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import essent.errors
 from essent.errors import InputError, RecipeError
-from essent.recipe.shaping.affine import PCA, AllButTheTop, Centre, Whiten, ZScore
+from essent.recipe.shaping.affine import PCA, AllButTheTop, Centre, EmbedFilter, Whiten, ZScore
 from essent.recipe.shaping.base import Normalize, Shaper, shapers
 from essent.recipe.shaping.chain import Chain
 from essent.recipe.shaping.nonlinear import Flow, QuantileUniform
@@ -34,6 +34,7 @@ STEPS: dict[str, tuple[Shaper | Chain, dict[str, str]]] = {
     "abtt": (AllButTheTop(1), SETTINGS),
     "whiten": (Whiten(), SETTINGS),
     "pca": (PCA(2), SETTINGS),
+    "filter": (EmbedFilter(1), SETTINGS),
     "quantile": (QuantileUniform(50), SETTINGS),
     "normalize": (Normalize(), {}),
     "flow": (Flow(epochs=1, transforms=1, hidden=2), SETTINGS),

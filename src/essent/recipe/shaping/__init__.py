@@ -3,7 +3,7 @@
 from essent._core.lazy import needs_torch
 
 with needs_torch(__name__):
-    from essent.recipe.shaping.affine import PCA, AffineShaper, AllButTheTop, Centre, Whiten, ZScore
+    from essent.recipe.shaping.affine import PCA, AffineShaper, AllButTheTop, Centre, EmbedFilter, Whiten, ZScore
     from essent.recipe.shaping.base import Normalize, Shaper, shapers
     from essent.recipe.shaping.nonlinear import Flow, QuantileUniform
 
@@ -12,6 +12,7 @@ __all__ = [
     "AffineShaper",
     "AllButTheTop",
     "Centre",
+    "EmbedFilter",
     "Flow",
     "Normalize",
     "QuantileUniform",

@@ -1,9 +1,10 @@
-"""Affine steps, learned from moments: centring, z-scores, all-but-the-top, whitening, principal components."""
+"""Affine steps, learned from moments: centring, z-scores, all-but-the-top, whitening, the filter of EmbedFilter."""
 
 from __future__ import annotations
 
 import logging
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property, reduce
 from typing import Any, ClassVar
@@ -11,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import nn
 
-from essent.errors import NoSpreadError, RecipeError
+from essent.errors import NoSpreadError, RecipeError, UnsupportedRecipeError
 from essent.recipe.shaping.base import Affine, Shaper, blocks, check_vectors, shapers
 
 logger = logging.getLogger(__name__)
@@ -43,8 +44,13 @@ class Moments:
 
     @classmethod
     def of(cls, vectors: np.ndarray) -> Moments:
-        """Compute the moments of an array (N,D), block by block, merged to avoid cancellation (Chan et al. 1983)."""
-        total = reduce(cls._merged, map(cls._of_batch, blocks(vectors)))
+        """Compute the moments of an array (N,D)."""
+        return cls.of_blocks(blocks(vectors))
+
+    @classmethod
+    def of_blocks(cls, parts: Iterable[np.ndarray]) -> Moments:
+        """Compute the moments of blocks of rows (n,D), merged pairwise to avoid cancellation (Chan et al. 1983)."""
+        total = reduce(cls._merged, map(cls._of_batch, parts))
         return total.without_rounding(ROUNDING_OF_VALUES * np.abs(total.mean))
 
     @classmethod
@@ -85,6 +91,11 @@ class Moments:
         largest = np.abs(vectors).argmax(axis=0)  # the sign of an eigenvector is arbitrary: largest entry positive
         signs = np.sign(vectors[largest, np.arange(vectors.shape[1])])
         return values, vectors * np.where(signs == 0, 1.0, signs)
+
+    @cached_property
+    def around_zero(self) -> Moments:
+        """Moments around 0 in place of the mean: the scatter is XᵀX, its components X's right singular vectors."""
+        return Moments(self.count, np.zeros_like(self.mean), self.scatter + self.count * np.outer(self.mean, self.mean))
 
     def without_rounding(self, smallest: np.ndarray) -> Moments:
         """Return moments in which columns with a standard deviation of at most `smallest` (D,) are exactly constant.
@@ -301,6 +312,61 @@ class PCA(AffineShaper):
     def dim_out(self, dimensions: int) -> int:
         """Return K for D dimensions."""
         return min(self.n_components, dimensions)
+
+
+@shapers.register("filter")
+class EmbedFilter(AffineShaper):
+    """Projection on the middle right singular vectors of the model's output embedding (EmbedFilter, Wu et al. 2026).
+
+    The directions of the largest and the smallest singular values, which encode frequent tokens, are dropped in equal
+    numbers. In a recipe, the matrix comes from the model; otherwise, `fit` expects its rows (V,D) as vectors.
+
+    Args:
+        ratio: D divided by the number of dimensions to retain, rounded down (the code's `filter_ratio`); 1 retains all.
+
+    Example:
+        >>> import numpy as np
+        >>> from essent.recipe.shaping import EmbedFilter
+        >>> output_embedding = np.diag([4.0, 3.0, 2.0, 1.0])
+        >>> EmbedFilter(2).fit(output_embedding).transform([[5.0, 6.0, 7.0, 8.0]]).tolist()
+        [[6.0, 7.0]]
+    """
+
+    reads_output_embedding: ClassVar[bool] = True
+    least: ClassVar[dict[str, int]] = {"ratio": 1}
+
+    def __init__(self, ratio: int = 2) -> None:
+        self.ratio = ratio
+        self.check_settings()
+
+    def fit_moments(self, moments: Moments) -> EmbedFilter:
+        """Learn from the moments of the output embedding's rows.
+
+        Raises:
+            UnsupportedRecipeError: no dimension would remain.
+        """
+        dimensions = len(moments.mean)
+        if self.ratio > dimensions:
+            raise UnsupportedRecipeError(
+                f"The shaping step {self.spec()!r} would retain none of n_features={dimensions} dimensions. Give a "
+                f"ratio from 1 to {dimensions}."
+            )
+        super().fit_moments(moments)
+        self.mean_ = np.zeros(dimensions)  # vectors are not centred
+        return self
+
+    def matrix_of(self, moments: Moments) -> np.ndarray:
+        """Compute the matrix (D,K) from moments."""
+        dimensions = len(moments.mean)
+        if self.ratio == 1:
+            return np.eye(dimensions)
+        count = self.dim_out(dimensions)
+        start = (dimensions - count) // 2
+        return moments.around_zero.components[1][:, start : start + count]
+
+    def dim_out(self, dimensions: int) -> int:
+        """Return K for D dimensions."""
+        return dimensions // self.ratio
 
 
 @cache  # logged once, since a search whitens many recipes with the same texts

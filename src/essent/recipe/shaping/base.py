@@ -169,6 +169,7 @@ class Shaper(Part, VectorTransformer):
     """
 
     needs_fit: ClassVar[bool] = True
+    reads_output_embedding: ClassVar[bool] = False  # learns from that matrix of the model, not from sentence vectors
 
     @abstractmethod
     def fit(self, X: Any, y: Any = None) -> Shaper:

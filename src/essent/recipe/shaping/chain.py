@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from torch import nn
 
-from essent.errors import not_fitted
+from essent.errors import UnsupportedRecipeError, not_fitted
 from essent.recipe.shaping.affine import AffineShaper, Moments
 from essent.recipe.shaping.base import Affine, Shaper, VectorTransformer, apply, check_vectors, shapers
 
@@ -40,7 +40,7 @@ class Chain(VectorTransformer):
     @property
     def needs_fit(self) -> bool:
         """Whether any step learns from vectors."""
-        return any(step.needs_fit for step in self.steps)
+        return any(step.needs_fit and not step.reads_output_embedding for step in self.steps)
 
     @property
     def is_fitted(self) -> bool:
@@ -86,7 +86,31 @@ class Chain(VectorTransformer):
                 moments = moments.through(before[-1].affine())
             elif before or moments is None:
                 moments = Moments.of(_shaped(before, array))
-            step.fit_moments(moments)
+            if not step.reads_output_embedding:
+                step.fit_moments(moments)
+        return self
+
+    def fit_output_embedding(self, moments: Callable[[], Moments], width: int) -> Chain:
+        """Fit the steps that read the model's output embedding, unless they are fitted.
+
+        Args:
+            moments: returns the moments of the embedding's rows (V,D); called only if there is such a step.
+            width: number of dimensions of the vectors before the first step.
+
+        Raises:
+            UnsupportedRecipeError: such a step gets vectors that do not have D dimensions.
+        """
+        for step in self.steps:
+            if isinstance(step, AffineShaper) and step.reads_output_embedding and not step.__sklearn_is_fitted__():
+                rows = moments()
+                if len(rows.mean) != width:
+                    raise UnsupportedRecipeError(
+                        f"The shaping step {step.spec()!r} reads the model's output embedding of {len(rows.mean)} "
+                        f"dimensions, but its vectors have {width}. Use vectors of that width: a mix of layers, and no "
+                        "step before it that changes the width."
+                    )
+                step.fit_moments(rows)
+            width = step.dim_out(width)
         return self
 
     # -- run --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,154 @@
+"""Shaping `filter`: middle right singular vectors of the output embedding, by a singular value decomposition."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from shaping_reference import cosines, sentence_like
+from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
+
+from essent import Encoder, evaluate, search
+from essent.errors import DataError, NotFittedError, RecipeError, UnsupportedRecipeError
+from essent.recipe.shaping import EmbedFilter
+from essent.recipe.shaping.chain import Chain
+from essent.selection.space import Space
+from essent.static.table import Choice, check_choice
+from essent.tasks.pairs import PairTask
+from families import add_noise, build_tokenizer
+from samples import TEXTS
+
+MATRIX = 0.3 + sentence_like(50, 9)  # the rows of an output embedding have a mean
+TASK = PairTask("pairs", [(a, b, n % 3 / 2) for n, (a, b) in enumerate(pairwise(TEXTS)) if a])
+
+
+def filtered(vectors: np.ndarray, output_embedding: np.ndarray, ratio: int) -> np.ndarray:
+    """As the published code: rows of Vᵀ from the middle, in as many dimensions as these."""
+    width = output_embedding.shape[1]
+    if ratio == 1:
+        return vectors.astype(np.float64)
+    right = np.linalg.svd(output_embedding.astype(np.float64), full_matrices=False)[2]
+    count = width // ratio
+    start = (width - count) // 2
+    return vectors.astype(np.float64) @ right[start : start + count].T
+
+
+def inner(vectors: np.ndarray) -> np.ndarray:
+    """Inner products, on which the signs of singular vectors have no effect."""
+    return vectors.astype(np.float64) @ vectors.astype(np.float64).T
+
+
+@pytest.mark.parametrize("ratio", [1, 2, 4, 9])
+def test_the_step_equals_its_definition(ratio: int) -> None:
+    vectors = sentence_like(12, 9, seed=4)
+    step = EmbedFilter(ratio).fit(MATRIX)
+    reference = filtered(vectors, MATRIX, ratio)
+    assert step.transform(vectors).shape == reference.shape == (12, step.dim_out(9))
+    np.testing.assert_allclose(np.abs(step.transform(vectors)), np.abs(reference), atol=1e-9)
+
+
+def test_wrong_ratios_are_refused() -> None:
+    with pytest.raises(UnsupportedRecipeError, match=r"'filter:10' would retain none of n_features=9 .* 1 to 9"):
+        EmbedFilter(10).fit(MATRIX)
+    with pytest.raises(NotFittedError, match="'filter' is not fitted"):
+        Chain.parse(["filter"]).transform(MATRIX)
+
+
+@pytest.fixture(scope="module")
+def language_model(folder_of: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Llama in several files, whose output embedding is not its input embedding."""
+    folder = tmp_path_factory.mktemp("language-model")
+    base = AutoModel.from_pretrained(folder_of("llama"))
+    whole = AutoModelForCausalLM.from_config(base.config)
+    whole.set_decoder(base)
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        add_noise(whole.lm_head.parameters(), 0.3)
+    whole.save_pretrained(folder, max_shard_size="20KB")
+    AutoTokenizer.from_pretrained(folder_of("llama")).save_pretrained(folder)
+    assert len(list(folder.glob("*.safetensors"))) > 1
+    return folder
+
+
+def output_embedding_of(folder: Path) -> np.ndarray:
+    return AutoModelForCausalLM.from_pretrained(folder).get_output_embeddings().weight.detach().numpy()
+
+
+@pytest.mark.parametrize("family", ["gpt2", "language model"])
+def test_the_models_own_output_embedding_is_read(
+    family: str, folder_of: Callable[[str], Path], language_model: Path, tmp_path: Path
+) -> None:
+    """Tied or not, at any layer; without a fit; saved as stock modules."""
+    folder = language_model if family == "language model" else folder_of(family)
+    matrix = output_embedding_of(folder)
+    for recipe, ratio in (("mean layers=1 | filter", 2), ("weights=last | filter:3 | normalize", 3)):
+        encoder = Encoder(folder, recipe)
+        vectors = encoder.encode(TEXTS)
+        reference = filtered(Encoder(folder, recipe.partition(" |")[0]).encode(TEXTS), matrix, ratio)
+        assert vectors.shape == reference.shape
+        expected = cosines(reference) if "normalize" in recipe else inner(reference)
+        np.testing.assert_allclose(inner(vectors), expected, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(encoder.encode(TEXTS, batch_size=1), vectors, atol=1e-5)
+    path = tmp_path / "saved"
+    encoder.save(str(path))
+    assert "Dense" in (path / "modules.json").read_text()
+    np.testing.assert_allclose(Encoder(path).encode(TEXTS), vectors, atol=1e-5)
+    written = [index for index, text in enumerate(TEXTS) if text]  # the plain library has no token for an empty text
+    plain = SentenceTransformer(str(path), device="cpu").encode([TEXTS[index] for index in written])
+    np.testing.assert_allclose(plain, vectors[written], atol=1e-5)
+
+
+def test_steps_after_it_learn_from_filtered_vectors(language_model: Path, tmp_path: Path) -> None:
+    encoder = Encoder(language_model, "mean reduce=power:2 | filter | centre | normalize").fit(TEXTS)
+    pooled = filtered(
+        Encoder(language_model, "mean reduce=power:2").encode(TEXTS), output_embedding_of(language_model), 2
+    )
+    vectors = encoder.encode(TEXTS)
+    np.testing.assert_allclose(inner(vectors), cosines(pooled - pooled.mean(axis=0)), atol=1e-5)
+    encoder.save(str(tmp_path / "own"))
+    saved = Encoder(tmp_path / "own")
+    np.testing.assert_allclose(saved.encode(TEXTS), vectors, atol=1e-5)
+    np.testing.assert_allclose(saved.fit(TEXTS[::-1]).encode(TEXTS), vectors, atol=1e-5)  # without that matrix
+
+
+def test_a_search_with_another_output_embedding_is_another_search(language_model: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(language_model, tmp_path / "model"))
+    run = partial(search, str(folder), TASK, Space((), ("mean | filter",)), work=tmp_path / "work")
+    run()
+    assert run().provenance["encoded"] == 0
+    whole = AutoModelForCausalLM.from_pretrained(folder)
+    with torch.no_grad():
+        whole.lm_head.weight[3] += 1
+    whole.save_pretrained(folder, max_shard_size="20KB")
+    with pytest.raises(DataError, match="contains another search"):
+        run()
+
+
+def test_models_without_a_matching_output_embedding_are_refused(
+    folder_of: Callable[[str], Path], language_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UnsupportedRecipeError, match=r"of 24 dimensions, but its vectors have 32"):
+        Encoder(folder_of("electra"), "mean | filter")
+    with pytest.raises(UnsupportedRecipeError, match=r"of 32 dimensions, but its vectors have 5"):
+        Encoder(folder_of("gpt2"), "mean | pca:5 | filter")
+    for run in (evaluate, lambda model, recipes, task: search(model, task[0], Space(named=recipes))):
+        with pytest.raises(UnsupportedRecipeError, match=r"of 32 dimensions, but its vectors have 64"):
+            run(folder_of("gpt2"), ("mean reduce=dct:2 | filter",), [TASK])
+    table = StaticEmbedding(build_tokenizer("bytes"), embedding_dim=8)
+    with pytest.raises(UnsupportedRecipeError, match="A static model has no output embedding"):
+        Encoder(SentenceTransformer(modules=[table], device="cpu"), "static | filter")
+    with pytest.raises(UnsupportedRecipeError, match="was not saved or loaded with it"):
+        Encoder(SentenceTransformer(str(language_model), device="cpu"), "mean | filter")
+    with pytest.raises(RecipeError, match="a table learns from texts"):
+        check_choice(Choice(shaping="filter"))
+    monkeypatch.setattr("essent.model.loading._open", lambda *_: pytest.fail("weights are read"))
+    with pytest.raises(UnsupportedRecipeError, match="'filter' cannot run: the model's output embedding is not its"):
+        Encoder(folder_of("llama"), "mean | filter")
