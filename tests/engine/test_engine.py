@@ -91,7 +91,7 @@ def test_numbers_lengths_neighbours_and_order_change_nothing(
     assert_same(np.stack([compiled.encode(text) for text in texts]), expected)
     assert_same(compiled.encode(texts[::-1])[::-1], expected)
     monkeypatch.setattr("essent.engine.compiled.WINDOW", 16)
-    assert "threads=2, streams=2" in repr(compiled)
+    assert "threads=2)" in repr(compiled)
     assert_same(compiled.encode(texts, batch_size=2), expected)
     assert compiled.encode([]).shape == (0,)  # as SentenceTransformer has it
 
@@ -121,7 +121,6 @@ def test_the_arguments_of_encode(encoder: Encoder, compiled: CompiledEncoder, tm
     ):
         with pytest.raises(error, match=message):
             call()
-    assert list(tmp_path.iterdir()) == []
 
 
 # -- folders ----------------------------------------------------------------------------------------------------------
@@ -142,9 +141,8 @@ def test_a_folder_comes_back(
     assert isinstance(essent.load(tmp_path / "encoder"), Encoder)
     with pytest.raises(ModelError, match="not saved by essent"):
         load(bert)
-    for wrong in ({"threads": 0}, {"threads": 1, "streams": 2}, {"streams": "two"}):
-        with pytest.raises(EngineError, match=r"threads|streams"):
-            load(saved, **wrong)
+    with pytest.raises(EngineError, match="threads=0: must be a whole number"):
+        load(saved, threads=0)
 
 
 @pytest.mark.parametrize(
@@ -187,8 +185,6 @@ def test_what_does_not_compile(encoder: Encoder, bert: Path, shell_of: Callable[
         (encoder, {"engine": "tensorrt"}, EngineError, "must be one of openvino, onnx"),
         (encoder, {"precision": "f16"}, EngineError, "float32, bfloat16, int8"),
         (encoder, {"engine": "onnx", "precision": "int8"}, EngineError, "onnx runs in float32"),
-        (encoder, {"calibration": ["a"]}, EngineError, "calibration= requires"),
-        (encoder, {"precision": "int8", "calibration": []}, InputError, "no texts"),
         (path, {}, InputError, "not str"),
         (Encoder(path, "mean | zscore"), {}, NotFittedError, "fit"),
         (half, {}, EngineError, r"bfloat16.*float32"),
@@ -242,7 +238,7 @@ def test_a_sentence_transformers_model_with_more_modules_in_onnx(
     torch.manual_seed(0)
     modules = [*list(shell_of("roberta"))[:2], Dense(32, 12), Normalize()]
     model = SentenceTransformer(modules=modules, device="cpu", prompts={"query": "find: "})
-    compiled = essent.compile(model, "onnx", threads=2, streams=2)
+    compiled = essent.compile(model, "onnx", threads=2)
     texts = [*CORPUS[:8], "", "the moon " * 20]
     assert_same(compiled.encode(texts), model.encode(texts), 1e-4)
     compiled.save(str(tmp_path))
@@ -260,14 +256,13 @@ def test_a_sentence_transformers_model_with_more_modules_in_onnx(
 @pytest.mark.slow  # a conversion of its own
 def test_int8_reports_its_loss(bert: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     encoder = Encoder(str(bert), "layers=1", device="cpu")
-    texts = texts_of(400, 20, seed=13)
-    compiled = essent.compile(encoder, "openvino", precision="int8", calibration=texts, threads=1)
-    assert "anking of similarities is" in caplog.text
+    texts = texts_of(50, 20, seed=13)
+    compiled = essent.compile(encoder, "openvino", precision="int8", threads=1)
+    assert "Spearman of the similarities" in caplog.text
     assert compiled.loss is not None
-    assert compiled.loss.texts >= 300
+    assert compiled.loss.texts == 320
     assert 0.9 < compiled.loss.lowest_cosine <= compiled.loss.mean_cosine < 1.0
-    expected = cosines(encoder.encode(texts[:50]), compiled.encode(texts[:50]))
-    assert expected.min() > 0.9
+    assert cosines(encoder.encode(texts), compiled.encode(texts)).min() > 0.9
     compiled.save(str(tmp_path))
     again = load(tmp_path, threads=1)
     assert again.loss == compiled.loss

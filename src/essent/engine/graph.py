@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize
+from sentence_transformers.base.modules.input_module import InputModule
 from sentence_transformers.sentence_transformer.modules import LayerNorm, Pooling, StaticEmbedding
 from torch import nn
 
@@ -285,28 +286,61 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def quantize(path: Path, batches: list[tuple[Any, ...]]) -> None:
-    """Quantize an OpenVINO file to int8 in place.
-
-    Args:
-        path: model.xml.
-        batches: ids and attention masks to calibrate activations on; without any, only the weights become int8.
+def quantize(path: Path) -> None:
+    """Quantize the weights of an OpenVINO file, model.xml, to int8 in place.
 
     Raises:
         MissingDependencyError: nncf is not installed.
     """
     ov = openvino()
-    with contextlib.redirect_stdout(sys.stderr):  # its progress bars, and its logger, which binds the stream at import
+    with _quiet(), contextlib.redirect_stdout(sys.stderr):  # its progress bars and its logger
         nncf = optional_import("nncf", "convert")
-    with _quiet(), contextlib.redirect_stdout(sys.stderr):
         model = ov.Core().read_model(path)
-        if batches:
-            data = nncf.Dataset(batches, lambda batch: dict(zip(INPUTS, batch, strict=False)))
-            quantized = nncf.quantize(model, data, subset_size=len(batches), model_type=nncf.ModelType.TRANSFORMER)
-        else:
-            quantized = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
+        quantized = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
         new_path = path.with_name("int8.xml")
         ov.save_model(quantized, new_path, compress_to_fp16=False)
         del model, quantized
     new_path.replace(path)
     new_path.with_suffix(".bin").replace(path.with_suffix(".bin"))
+
+
+# -- a graph in a SentenceTransformer ---------------------------------------------------------------------------------
+
+
+class GraphModule(InputModule):
+    """A module of sentence-transformers that tokenizes texts and runs a compiled encoder's graph."""
+
+    modalities: list[Any] = ["text"]  # noqa: RUF012  (the base class declares it so)
+
+    def __init__(self, encoder: Any) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.tokenizer = encoder.reading.backend
+
+    def preprocess(self, inputs: Any, prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
+        """Return ids and attention mask (B,T) of texts."""
+        ids, attention_mask = self.encoder.batch(self.encoder.ids([(prompt or "") + text for text in inputs]))
+        return {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(attention_mask)}
+
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """Add the vectors (B,K), `sentence_embedding`, to ids and attention mask."""
+        ids, attention_mask = (features[name].cpu().numpy() for name in INPUTS)
+        return {**features, "sentence_embedding": torch.from_numpy(self.encoder.runtime.one(ids, attention_mask))}
+
+    def get_embedding_dimension(self) -> int:
+        """Return the number of dimensions of a vector."""
+        return int(self.encoder.width)
+
+    @property
+    def max_seq_length(self) -> int | None:
+        """The maximum length in tokens; None without a limit."""
+        limit: int | None = self.encoder.max_seq_length
+        return limit
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Raise: `CompiledEncoder.save` writes the graph.
+
+        Raises:
+            EngineError: always.
+        """
+        raise EngineError("A SentenceTransformer of a graph cannot be saved: call CompiledEncoder.save.")
