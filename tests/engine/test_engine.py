@@ -31,7 +31,7 @@ from samples import daily
 
 TEMPLATE = "template='This sentence : \"{text}\" means [MASK] .'"
 RECIPE = f"{TEMPLATE} layers=0+attention:2-out+2 weights=idf*ditto:1-2 | zscore | normalize"
-OWN_GRAPHS = ("ditto", "whitening", "prompt-denoised", "flow")
+OWN_GRAPHS = ("ditto", "whitening", "flow")
 ODD = ["", "", " ", "\ud800", "[MASK] [CLS]", "你好", "", "?", "a\nb\tc"]
 WORDS = "the moon is a large flute and dogs run after it in every green field on monday".split()
 
@@ -179,8 +179,6 @@ def test_what_does_not_compile(encoder: Encoder, bert: Path, shell_of: Callable[
     shell, path = list(shell_of("bert")), str(bert)
     half = SentenceTransformer(path, device="cpu", model_kwargs={"dtype": torch.bfloat16})
     quantiles = Encoder(shell_of("bert"), "layers=1 | quantile:5").fit(CORPUS)
-    unlimited = Encoder(path, "prompt-denoised")
-    unlimited.max_seq_length = None
     for model, arguments, error, message in (
         (encoder, {"engine": "tensorrt"}, EngineError, "must be one of openvino, onnx"),
         (encoder, {"precision": "f16"}, EngineError, "float32, bfloat16, int8"),
@@ -190,7 +188,7 @@ def test_what_does_not_compile(encoder: Encoder, bert: Path, shell_of: Callable[
         (half, {}, EngineError, r"bfloat16.*float32"),
         (SentenceTransformer(path, device="cpu").to("meta"), {}, EngineError, "on the CPU, not on meta"),
         (Encoder(path, "prompt-topk"), {}, EngineError, "runs the masked-LM head only at masks"),
-        (unlimited, {}, EngineError, "needs a maximum length"),
+        (Encoder(path, "prompt-denoised"), {}, EngineError, "template denoising runs the model a second time"),
         ([*shell, torch.nn.Identity()], {}, EngineError, "followed by any of Dense"),
         (shell[:1], {}, EngineError, "models of a Transformer and a Pooling"),
         ([shell[0], Pooling(32, "mean_sqrt_len_tokens")], {}, EngineError, "which no recipe describes"),
@@ -328,12 +326,12 @@ def test_families(shell_of: Callable[[str], SentenceTransformer], family: str) -
     [
         "layers=random:8,1 reduce=dct:2",
         "static weights=sif | abtt:2 | normalize",
-        "template='This sentence : \"{text}\" means [MASK] .' layers=0.5*1-bias+2*L weights=mask | zscore",
+        "template='This sentence : \"{text}\" means [MASK] .' layers=0.5*1+2*L weights=mask | zscore",
         *(
             pytest.param(f"{name}:2-1" if row.argument else name, marks=() if name in OWN_GRAPHS else pytest.mark.slow)
             for name, row in NAMED.items()
             # refused: above, and in tests/model/test_prompts.py
-            if "topk" not in row.text and name not in ("metaeol", "t4-idf-quantile")
+            if "topk" not in row.text and name not in ("metaeol", "t4-idf-quantile", "prompt-denoised")
         ),
     ],
 )

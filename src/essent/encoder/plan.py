@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial, reduce
 from typing import Any
 
@@ -48,7 +48,6 @@ from essent.recipe.weighting.position import Content, Uniform
 from essent.recipe.words import SEPARATORS, Ragged, WordIds, cut, tokenizes_words_separately, whole_ids
 
 PORTION = 8192  # texts whose words and ids are in memory at a time
-BiasOf = Callable[[Tokens, int], torch.Tensor]  # the template's states at its tokens (B,T,D), in a layer
 
 
 class Plan(nn.Module):
@@ -153,12 +152,8 @@ class Plan(nn.Module):
         states: States,
         backbone: Backbone,
         stats: CorpusStats | None,
-        bias_of: BiasOf | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Compute the vectors (B,K), the mixed states Σ_k α_k h^(k) (B,T,D) and the weights ω (B,T).
-
-        Args:
-            bias_of: returns the empty template's states at its tokens; by default an extra pass computes them.
 
         Raises:
             NotFittedError: the weights need token counts and `stats` is None.
@@ -170,10 +165,7 @@ class Plan(nn.Module):
                 continue
             values = states.hidden[source.key]  # (B,T,D)
             if source.debiased and isinstance(source.key, int):
-                if bias_of is None:
-                    values = debias(values, tokens, self.frame, source.key, backbone)
-                else:
-                    values = values - bias_of(tokens, source.key)
+                values = debias(values, tokens, self.frame, source.key, backbone)
             if source.top:  # rows of the most probable tokens at the template's masks, 0 elsewhere: (B,T,E)
                 head = backbone.mlm_head
                 assert head is not None  # noqa: S101 — `check_recipe` refuses models without one

@@ -26,7 +26,6 @@ from essent.encoder.encoder import Encoder
 from essent.encoder.module import RecipeModule
 from essent.engine.runtime import FILES, onnxruntime, openvino
 from essent.errors import EngineError, ModelError, RecipeError
-from essent.model.template import template_states
 from essent.recipe.layers import format_mix
 from essent.recipe.shaping.base import Affine
 from essent.recipe.shaping.chain import Chain
@@ -48,8 +47,8 @@ class Graph(nn.Module):
 
     Raises:
         NotFittedError: the recipe has learned parts and `fit` has not been called.
-        EngineError: template denoising without a maximum length, or a recipe that reads the masked-LM head, adds
-            several templates or has a quantile map.
+        EngineError: a recipe that reads the masked-LM head, removes a template's bias, adds several templates or has a
+            quantile map.
     """
 
     def __init__(self, module: RecipeModule, tail: Sequence[nn.Module] = ()) -> None:
@@ -61,6 +60,11 @@ class Graph(nn.Module):
                 "masks, and a graph computes the same for every token. Use the recipe 'prompt', which reads the state "
                 "of [MASK]."
             )
+        if any(source.debiased for source in module.plan.sources):
+            raise EngineError(
+                f"layers={format_mix(module.recipe.layers)} cannot be converted: template denoising runs the model a "
+                "second time. Use the recipe 'prompt'."
+            )
         if len(module.plan.frames) > 1:
             raise EngineError(
                 f"The recipe {str(module.recipe)!r} adds several templates, and a graph computes one. Use one template."
@@ -70,32 +74,18 @@ class Graph(nn.Module):
         self.prefix = frame.prefix if frame.after else frame.prefix[:-1]  # a row has at least one more token
         self.shaping = shaping_graph(module.chain)
         self.tail = nn.ModuleList(tail)
-        self.biases: dict[int, str] = {}  # layer -> buffer: the empty template's states by number of words, (W,F,D)
-        for layer in {s.key for s in module.plan.sources if s.debiased and isinstance(s.key, int)}:
-            self.biases[layer] = f"bias_{layer}"
-            self.register_buffer(f"bias_{layer}", all_template_states(module, layer))
 
     def forward(self, ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Compute vectors (B,K) from ids and attention mask, both (B,T) int64."""
         plan, backbone = self.module.plan, self.module.backbone
         tokens = Tokens(ids, attention_mask.bool(), content_of(attention_mask.bool(), plan.frame), self.prefix)
         states = backbone.states(tokens, plan.required)
-        bias_of = self._bias if self.biases else None
-        pooled, _, _ = plan.pool(tokens, states, backbone, self.module.stats, bias_of)
+        pooled, _, _ = plan.pool(tokens, states, backbone, self.module.stats)
         features = {"sentence_embedding": self.shaping(pooled)}
         for step in self.tail:
             features = step(features)
         embedding: torch.Tensor = features["sentence_embedding"]
         return embedding
-
-    def _bias(self, tokens: Tokens, layer: int) -> torch.Tensor:
-        """Look up the empty template's state at each of its tokens, 0 at the user's words: (B,T,D)."""
-        table = getattr(self, self.biases[layer])
-        words = tokens.content.long().sum(dim=1).clamp(max=table.shape[0] - 1)  # (B,)
-        template = tokens.attention_mask & ~tokens.content  # (B,T)
-        rank = (template.long().cumsum(dim=1) - 1).clamp(min=0).unsqueeze(-1).expand(-1, -1, table.shape[2])
-        bias: torch.Tensor = table[words].gather(1, rank) * template.unsqueeze(-1)
-        return bias
 
     def pad(self, sequences: Sequence[list[int]]) -> tuple[torch.Tensor, ...]:
         """Pad sequences of ids on the right to a batch: ids and attention mask, both (B,T) int64."""
@@ -117,17 +107,6 @@ class Graph(nn.Module):
                 yield
         finally:
             backbone.pads_right = False
-
-
-def all_template_states(module: RecipeModule, layer: int) -> torch.Tensor:
-    """Compute the empty template's states for every possible number of words: (W,F,D)."""
-    frame, longest = module.plan.frame, module.backbone.max_seq_length
-    if longest is None:
-        raise EngineError("A graph with template denoising needs a maximum length: set encoder.max_seq_length first.")
-    like = module.backbone.static_table
-    lengths = np.array_split(np.arange(max(longest - len(frame), 0) + 1), max(longest // 64, 1))
-    with torch.no_grad():
-        return torch.cat([template_states(frame, layer, part.tolist(), module.backbone, like) for part in lengths])
 
 
 # -- shaping ----------------------------------------------------------------------------------------------------------
