@@ -13,7 +13,7 @@ from sentence_transformers.base.modules import Dense
 
 from essent import Encoder
 from essent._core.machine import has_bfloat16
-from essent.encoder.cache import digest_of_backbone
+from essent.encoder.module import digest_of_backbone
 from essent.engine.compiled import CompiledEncoder, Loss, cosines, loss_of
 from essent.engine.files import computing_in
 from essent.errors import EngineError, InputError

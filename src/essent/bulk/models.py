@@ -334,8 +334,8 @@ def _describe_static(encoder: StaticEncoder) -> dict[str, Any]:
 
 def _describe(encoder: Any) -> tuple[dict[str, Any], Reading | None]:
     """Describe an Encoder or a sentence-transformers model."""
-    from essent.encoder.cache import digest_of, digest_of_backbone, key_of
     from essent.encoder.encoder import Encoder
+    from essent.encoder.module import digest_of, digest_of_backbone, key_of
 
     if not isinstance(encoder, Encoder):
         return _describe_modules(encoder)
@@ -364,7 +364,7 @@ def _describe_graph(encoder: CompiledEncoder) -> dict[str, Any]:
 
 
 def _describe_modules(encoder: Any) -> tuple[dict[str, Any], Reading | None]:
-    from essent.encoder.cache import digest_of
+    from essent.encoder.module import digest_of
 
     tokenizer, limit = getattr(encoder, "tokenizer", None), getattr(encoder, "max_seq_length", None)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)

@@ -16,7 +16,6 @@ from sklearn.utils import Tags
 from essent._core.arguments import ModelLike, TextsLike
 from essent._core.folders.contents import is_essent_folder, is_exported_folder
 from essent._core.texts import check_texts
-from essent.encoder.cache import PooledCache
 from essent.encoder.encoder import Encoder
 from essent.errors import not_fitted
 from essent.model.loading import open_model
@@ -26,8 +25,6 @@ from essent.recipe.recipe import Recipe
 FITTING = ("prompt_name", "prompt", "batch_size", "show_progress_bar")  # arguments of `fit`
 ENCODING = (*FITTING, "normalize_embeddings", "truncate_dim")  # arguments of `encode`
 _loader_lock = Lock()
-POOLED_BYTES = 2**30  # pooled vectors in a temporary folder; above it the cache is emptied
-_pooled: list[PooledCache] = []
 _last: list[tuple[Any, SentenceTransformer]] = []  # the last model loaded by name, by options and files
 
 
@@ -35,8 +32,7 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     """A scikit-learn transformer of texts (N) to sentence vectors (N,K) by a recipe.
 
     `fit` loads the model. A model that is loaded by name stays in memory for the next fit, so a search over recipes
-    reads its weights once; `forget_model` frees it. Copies share a loaded model. Pooled vectors are cached by weights,
-    recipe, counts and text, so all folds and shapings need one pass per text.
+    reads its weights once; `forget_model` frees it. Copies share a loaded model.
 
     Args:
         model: a hub name, a folder, or a loaded SentenceTransformer, as for `Encoder`.
@@ -47,7 +43,6 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         truncate_dim: return only the first dimensions.
         device: "cpu", "cuda" …; None: the best one available.
         show_progress_bar: show progress bars.
-        cache: a folder that stores pooled vectors for later runs; by default they are cached for this process.
         options: SentenceTransformer's other keyword arguments (revision, token, trust_remote_code …).
 
     Attributes:
@@ -76,7 +71,6 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         truncate_dim: int | None = None,
         device: str | None = None,
         show_progress_bar: bool = False,
-        cache: str | Path | None = None,
         options: dict[str, Any] | None = None,
     ) -> None:
         self.model = model
@@ -88,7 +82,6 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.truncate_dim = truncate_dim
         self.device = device
         self.show_progress_bar = show_progress_bar
-        self.cache = cache
         self.options = options
 
     def fit(self, X: TextsLike, y: Any = None) -> EncoderTransformer:
@@ -131,12 +124,9 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         # a saved Encoder has its own learned parts, so its model is not shared
         own = not isinstance(model, (str, Path)) or is_exported_folder(str(model))
         if own or is_essent_folder(str(model), options):
-            encoder = Encoder(model, recipe, **options)
-        else:
-            model = _opened(str(model), options, recipe is not None and reads_mlm_head(recipe.layers))
-            encoder = Encoder(model, recipe)
-        encoder.cache = _cache_of(self.cache)
-        return encoder
+            return Encoder(model, recipe, **options)
+        shared = _opened(str(model), options, recipe is not None and reads_mlm_head(recipe.layers))
+        return Encoder(shared, recipe)
 
     def _settings(self, names: Sequence[str]) -> dict[str, Any]:
         return {name: getattr(self, name) for name in names}
@@ -164,19 +154,9 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
 
 def forget_model() -> None:
-    """Free the model that the last fit loaded by name, and the cached vectors."""
+    """Free the model that the last fit loaded by name."""
     with _loader_lock:
         _last.clear()
-        _pooled.clear()
-
-
-def _cache_of(folder: str | Path | None) -> PooledCache:
-    if folder is not None:
-        return PooledCache(folder)
-    with _loader_lock:
-        if not _pooled or _pooled[0].size > POOLED_BYTES:
-            _pooled[:] = [PooledCache()]
-        return _pooled[0]
 
 
 def _opened(name: str, options: dict[str, Any], with_mlm_head: bool) -> SentenceTransformer:

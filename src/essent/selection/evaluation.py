@@ -17,7 +17,6 @@ from essent._core.folders.contents import is_essent_folder, is_exported_folder
 from essent._core.hub import reach_model
 from essent._core.machine import AUTO, precision_of
 from essent._core.texts import check_texts
-from essent.encoder.cache import PooledCache, digest_of_backbone, key_of
 from essent.encoder.encoder import open_as_it_is
 from essent.encoder.plan import Plan, chain_of, count_frames, pool_texts
 from essent.engine.compiled import CompiledEncoder
@@ -67,7 +66,6 @@ def evaluate(
     frequency_texts: Sequence[str] | None = None,
     batch_size: int = 32,
     progress: bool = False,
-    cache: str | Path | None = None,
     max_seq_length: int | None = None,
     precision: str = AUTO,
     report: Callable[[str, Result], None] | None = None,
@@ -93,8 +91,6 @@ def evaluate(
         frequency_texts: count tokens on these instead of each task's texts (idf^W).
         batch_size: texts per forward pass.
         progress: show a progress bar.
-        cache: a folder of pooled vectors, reused by later runs with the same weights. By default, vectors are cached
-            for this run only: a text that several tasks share is encoded once.
         max_seq_length: maximum number of tokens per text, template included; by default the model's own limit. The
             papers' clustering truncates at 64.
         precision: number format of the computation: auto (float32 on a CPU), float32 or bfloat16.
@@ -127,7 +123,7 @@ def evaluate(
     loaded_tasks = _load_tasks(tasks, data, columns)
     if not parsed and (fit_texts is not None or frequency_texts is not None):
         raise InputError("fit_texts and frequency_texts are used by recipes only, but recipes is empty.")
-    passes: dict[str, Any] = {"batch_size": batch_size, "progress": progress, "cache": cache}
+    passes: dict[str, Any] = {"batch_size": batch_size, "progress": progress}
     computed_in = {} if precision == AUTO else {"precision": precision}
     results = []
     for name, each in _named(model, options).items():
@@ -270,7 +266,6 @@ class Bench:
         batch_size: int,
         progress: bool,
         options: dict[str, Any],
-        cache: str | Path | None = None,
         max_seq_length: int | None = None,
         precision: str = AUTO,
     ) -> None:
@@ -289,22 +284,12 @@ class Bench:
             self.backbone.max_seq_length = min(max_seq_length, self.backbone.max_seq_length or max_seq_length)
         move(nn.ModuleList([self.backbone, *self.plans.values()]), loaded.settings["device"])
         self.batch_size, self.progress = batch_size, progress
-        self.cache = PooledCache(cache)
-        self.digest = "" if cache is None else digest_of_backbone(self.backbone)
+        self.last_fit: tuple[Any, dict[Recipe, np.ndarray]] = None, {}
 
     def _pooled(self, texts: Sequence[str], plans: Sequence[Plan], counted: Sequence[str]) -> dict[Recipe, np.ndarray]:
-        """Return the vectors (N,K) before shaping by recipe, from the cache or from one pass per template."""
+        """Return the vectors (N,K) before shaping by recipe, from one pass per template."""
         stats = count_frames(self.backbone, plans, counted)
-        counts = [stats[plan.frame] if plan.reads_stats else None for plan in plans]
-        keys = [
-            key_of(self.digest + plan.rows_digest, plan.recipe.digest(), count)
-            for plan, count in zip(plans, counts, strict=True)
-        ]
-
-        def run(missing: list[str]) -> list[np.ndarray]:
-            return pool_texts(self.backbone, plans, missing, stats, batch_size=self.batch_size, progress=self.progress)
-
-        vectors = self.cache.vectors(keys, [plan.width for plan in plans], texts, run)
+        vectors = pool_texts(self.backbone, plans, texts, stats, batch_size=self.batch_size, progress=self.progress)
         return dict(zip((plan.recipe for plan in plans), vectors, strict=True))
 
     def vectors(
@@ -324,7 +309,11 @@ class Bench:
         pooled_to_fit = pooled
         if fit_texts is not None:
             plans = [self.plans[without_shaping(recipe)] for recipe, chain in chains.items() if chain.needs_fit]
-            pooled_to_fit = self._pooled(self._prompted(fit_texts), list(dict.fromkeys(plans)), counted)
+            to_fit = self._prompted(fit_texts)
+            key = to_fit, counted if any(plan.reads_stats for plan in plans) else None
+            if key != self.last_fit[0]:  # otherwise the same for all tasks
+                self.last_fit = key, self._pooled(to_fit, list(dict.fromkeys(plans)), counted)
+            pooled_to_fit = self.last_fit[1]
         shaped = []
         for recipe, chain in chains.items():
             unshaped = without_shaping(recipe)
