@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, reduce
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,10 @@ from sentence_transformers.base.modules.input_module import InputModule
 from torch import nn
 
 from essent._core.compat import weights_of
-from essent._core.folders.files import STATE_FOLDER
 from essent._core.machine import BFLOAT16
 from essent._core.texts import check_texts
 from essent.encoder.plan import Plan, StaticPooler, chain_of, static_pooler_of
-from essent.errors import not_fitted
+from essent.errors import RecipeError, not_fitted
 from essent.model.backbone import Backbone
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.chain import Chain
@@ -163,14 +161,13 @@ class RecipeModule(InputModule):
                 "with texts of your task or similar ones."
             )
 
-    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
-        """Write the module in essent's own layout, without golden vectors: trainers save module by module."""
-        from essent.encoder.save import write_own, write_state  # imported here: they import this module
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Raise: `Encoder.save` writes the folder.
 
-        write_own(self, Path(output_path))
-        write_state(
-            self, Path(output_path) / STATE_FOLDER, [], np.zeros((0, 1), np.float32), "saved by a trainer", None
-        )
+        Raises:
+            RecipeError: always.
+        """
+        raise RecipeError("A recipe cannot be saved as one module of a SentenceTransformer: call Encoder.save.")
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of a vector."""
