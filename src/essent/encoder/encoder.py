@@ -112,8 +112,6 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         return self.module.recipe
 
     def __repr__(self) -> str:
-        if not isinstance(self[0], RecipeModule):
-            return super().__repr__()
         backbone, after = self.module.backbone, "".join(f", {module!r}" for module in list(self)[1:])
         model = f"{backbone.family}, {backbone.last} layers, dimensions={self.get_embedding_dimension()}"
         return f"Encoder({str(self.recipe)!r}, {model}{after})"

@@ -71,6 +71,7 @@ class Plan(nn.Module):
         self.reads_mlm_head = any(source.top for source in self.sources)
         self.reads_stats = any(weighting.reads_stats for weighting in self.weightings)
         self.required = required_outputs_of(recipe, backbone.last)
+        self.is_static = self.required.depth is None  # it reads no transformer layer and no attention
         leading_space = any(w.leading_space for w in self.weightings) and backbone.vocabulary.marker == "Ġ"
         self.frames: dict[Frame, float] = {}  # frame of each template -> its factor; several make an ensemble
         for template, factor in recipe.terms:
@@ -123,11 +124,6 @@ class Plan(nn.Module):
     def room(self, max_seq_length: int) -> int:
         """Return the number of tokens of a text that fit in every template."""
         return min(frame.room(max_seq_length) for frame in self.frames)
-
-    @property
-    def is_static(self) -> bool:
-        """Whether the recipe reads no transformer layer and no attention."""
-        return self.required.depth is None
 
     def carried(self) -> dict[str, torch.Tensor]:
         """Return the tables that a saved encoder must contain, by source."""
