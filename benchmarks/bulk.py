@@ -1,10 +1,10 @@
 """What `essent.encode` costs beside an `encode` in memory, how fast a static encoder is, and what memory it takes.
 
-python benchmarks/bulk.py throughput --model DIR [--engine torch|openvino] [--texts 3000] [--rounds 5]
+python benchmarks/bulk.py throughput --model DIR [--texts 3000] [--rounds 5]
 python benchmarks/bulk.py static --model STATIC_DIR [--rows 1500000] [--workers 1]
 python benchmarks/bulk.py memory --model STATIC_DIR [--rows 100000 10000000]
 python benchmarks/bulk.py resume --model STATIC_DIR [--rows 1000000]
-python benchmarks/bulk.py ray --model DIR --data DIR [--engine torch|openvino] [--texts 3000] [--rounds 5] [--workers 2]
+python benchmarks/bulk.py ray --model DIR --data DIR [--graph DIR] [--texts 3000] [--rounds 5] [--workers 2]
 
 `throughput` takes turns: in memory, in parts, in memory … and prints the ratio of every pair, in seconds and in seconds
 of the processor, which say something on a busy machine too. `memory` runs one process
@@ -46,7 +46,7 @@ def write_texts(path: Path, rows: int, words: int = 18) -> Path:
     return path
 
 
-def throughput(model: str, engine: str, texts: int, rounds: int) -> None:
+def throughput(model: str, texts: int, rounds: int) -> None:
     """Rows a second of both ways, and their ratios."""
     from essent.bulk import BulkSettings, ModelSpec, prepare
     from essent.bulk.work import do_units
@@ -60,7 +60,7 @@ def throughput(model: str, engine: str, texts: int, rounds: int) -> None:
         path.write_text("\n".join(spread) + "\n", "utf-8")
         ratios, busy = [], []
         for number in range(rounds + 1):
-            run = prepare(path, ModelSpec(model, engine=engine), folder / f"out{number}", settings=BulkSettings())
+            run = prepare(path, ModelSpec(model), folder / f"out{number}", settings=BulkSettings())
             start, used = time.perf_counter(), time.process_time()
             run.model.encode(spread)
             memory, memory_used = time.perf_counter() - start, time.process_time() - used
@@ -220,7 +220,7 @@ def on_ray(given: argparse.Namespace) -> None:
         for number in range(given.rounds):
             with Clock() as ours:
                 out = folder / f"essent{number}"
-                found = encode(folder / "in", given.model, out, ray=True, workers=given.workers, engine=given.engine)
+                found = encode(folder / "in", given.graph or given.model, out, ray=True, workers=given.workers)
             with Clock() as theirs:
                 batches = ray_data(given.model, folder / "in", folder / f"ray{number}", given.workers, given.batch)
             parts = sorted((path.stat().st_mtime, pq.read_metadata(path).num_rows) for path in found.paths)
@@ -299,11 +299,11 @@ def main() -> None:
             "--rows", type=int, nargs="+", default=[100_000, 10_000_000] if name == "memory" else [1_500_000]
         )
         way.add_argument("--workers", type=int, default=2 if name == "ray" else 1)
-        way.add_argument("--engine", default="auto")
         way.add_argument("--texts", type=int, default=3000)
         way.add_argument("--rounds", type=int, default=5)
         if name == "ray":
             way.add_argument("--data", required=True, help="folder of JSON lines with the field text")
+            way.add_argument("--graph", help="folder of the model's graph, which essent runs instead")
             way.add_argument("--batch", type=int, default=1024, help="rows of a batch of Ray Data")
     alone = ways.add_parser("one")
     for name in ("model", "path", "out"):
@@ -313,7 +313,7 @@ def main() -> None:
     if given.way == "one":
         one(given.model, given.path, given.out, given.workers)
     elif given.way == "throughput":
-        throughput(given.model, given.engine, given.texts, given.rounds)
+        throughput(given.model, given.texts, given.rounds)
     elif given.way == "ray":
         on_ray(given)
     elif given.way == "memory":

@@ -57,9 +57,6 @@ def makers(path: str, texts: list[str]) -> dict[str, Callable[[], Any]]:
         "onnx f32 mean": lambda: essent.compile(Encoder(path, "mean", device="cpu"), "onnx"),
         "openvino f32 mean": lambda: essent.compile(Encoder(path, "mean", device="cpu")),
         "openvino f32 ditto | zscore": lambda: essent.compile(Encoder(path, DITTO, device="cpu").fit(texts[:500])),
-        "openvino int8 mean": lambda: essent.compile(
-            Encoder(path, "mean", device="cpu"), precision="int8", calibration=texts[:800]
-        ),
         "openvino int8 weights mean": lambda: essent.compile(Encoder(path, "mean", device="cpu"), precision="int8"),
     }
     if "BF16" in openvino().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):

@@ -19,7 +19,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from essent import Encoder
-from essent.engine.choice import choose
+from essent.engine.files import computing_in
 from essent.tasks.data import read_texts
 
 PLAIN = "sentence-transformers, float32"
@@ -34,7 +34,7 @@ def ways(model: str) -> dict[str, SentenceTransformer]:
         PLAIN: SentenceTransformer(model, device="cuda"),
         "sentence-transformers, weights in bfloat16": SentenceTransformer(model, device="cuda", model_kwargs=half),
         "essent, float32": Encoder(model, "mean", device="cuda"),
-        "essent, products in bfloat16": choose(Encoder(model, "mean", device="cuda"), precision="bfloat16"),
+        "essent, products in bfloat16": computing_in(Encoder(model, "mean", device="cuda"), "bfloat16"),
         "essent, weights in bfloat16": Encoder(model, "mean", device="cuda", model_kwargs=half),
         "essent, float32, torch.compile": compiled,
     }

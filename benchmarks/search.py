@@ -21,7 +21,7 @@ from transformers import AutoModel, AutoTokenizer
 import essent.selection.run as machine
 from essent import Encoder, evaluate
 from essent._core.machine import has_bfloat16
-from essent.engine.choice import choose
+from essent.engine.files import computing_in
 from essent.recipe.named import TEMPLATES
 from essent.recipe.recipe import Recipe
 from essent.selection.leaderboard import Leaderboard
@@ -111,7 +111,7 @@ def bench_heads(model: str, task: PairTask, repeats: int) -> None:
 def bench_bfloat16(model: str, task: PairTask, repeats: int) -> None:
     """All heads against a plain pass, both in bfloat16."""
     texts = list(dict.fromkeys(task.texts()))
-    plain = choose(Encoder(model, "mean", device="cpu"), "torch", "bfloat16")
+    plain = computing_in(Encoder(model, "mean", device="cpu"), "bfloat16")
     plain.encode(texts[:200])
     base_times, passes, parts = [], [], dict[str, float]()
     for _ in range(repeats):

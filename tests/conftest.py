@@ -124,8 +124,8 @@ def compiled_by(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
         with FileLock(f"{folder}.lock"):
             if not folder.is_dir():
                 encoder = essent.Encoder(str(bert), "layers=1", device="cpu")
-                essent.compile(encoder, engine, threads=2, streams=2).save(str(folder))
-        return essent.engine.load(str(folder), threads=2, streams=2)
+                essent.compile(encoder, engine, threads=2).save(str(folder))
+        return essent.engine.load(str(folder), threads=2)
 
     return cache(compiled)
 

@@ -63,8 +63,7 @@ def test_graph(compiled_by: Callable, bulk: Bulk) -> None:
     (bulk.out / list(before)[1]).unlink()
     bulk.encode(path, "graph", rows_per_part=60, workers=2)
     assert bulk.parts() == before
-    message = "is compiled for openvino in float32. Export it again for torch"
-    bulk.refuse(message, path, "graph", out="b", engine="torch")
+    bulk.refuse("The graph computes in float32", path, "graph", out="b", precision="bfloat16")
     bulk.refuse("which takes no max_seq_length", path, "graph", out="b", max_seq_length=10)
 
 
@@ -93,13 +92,6 @@ def test_a_recipe_that_learns_is_fitted_before(bert: Path, bulk: Bulk) -> None:
     check("a", encoder.encode(TEXTS), 2e-5)
     bulk.encode(path, encoder, out="b", rows_per_part=60)
     check("b", encoder.encode(TEXTS), 2e-5)
-
-
-def test_a_graph_is_saved_before(bert: Path, bulk: Bulk) -> None:
-    path = bulk.parquet(3)
-    command = f"engine='onnx' runs a saved graph here. Save it first: essent save -m {bert} -r cls --format onnx -o"
-    bulk.refuse(command, path, bert, recipe="cls", engine="onnx")
-    bulk.refuse("essent save -m MODEL --format openvino", path, Encoder(bert, "cls"), engine="openvino")
 
 
 # -- several processes ------------------------------------------------------------------------------------------------
@@ -136,7 +128,6 @@ def test_the_error_of_a_worker_is_the_runs(bulk: Bulk) -> None:
     ("arguments", "message"),
     [
         ({"dtype": "float64"}, "dtype='float64' is not known"),
-        ({"engine": "tensorrt"}, "engine='tensorrt'; allowed: auto, torch, openvino, onnx"),
         ({"precision": "half"}, "precision='half'; allowed: auto, float32, bfloat16"),
         ({"rows_per_part": 0}, "rows_per_part=0: must be a whole number"),
         ({"prompt": "a", "prompt_name": "b"}, "exclude each other"),

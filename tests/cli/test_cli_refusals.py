@@ -15,7 +15,7 @@ serch ~ Unknown command "serch". Did you mean "search"?
 encode a.txt -m x -o v.npy --presicion float32 ~ Unknown option: --presicion. Did you mean --precision?
 encode --nope a.txt -m x -o v.npy ~ Unknown option: --nope. Write ./--nope for a file of this name.
 encode a.txt -m x -m y -o v.npy ~ Parameter -m specified multiple times.
-encode a.txt -m x -o v.npy --engine tf ~ Choose from: "auto", "torch", "openvino", "onnx".
+encode a.txt -m x -o v.npy --precision half ~ Choose from: "auto", "float32", "bfloat16".
 evaluate -m x -d classes.csv --columns body ~ --columns 'body': must be ROLE=COLUMN, such as text=body. Roles: text,
 search -m x -d classes.csv --columns text=text text=label ~ --columns names two columns for 'text': 'text' and 'label'
 improve -m x --texts many.txt -o new --columns text=body ~ there are neither. For the texts of a table, use --column.
@@ -50,7 +50,7 @@ distill -m x -o out -t blank.txt ~ No texts in
 save -m TINY -o out -r "mean | zscore" ~ --fit FILE
 save -m TINY -o out --match-score 4 ~ --match-score needs --calibrate FILES
 save -m TINY -o folder.npy -r mean ~ --force
-save -m x -o out --format openvino --calibrate texts.txt ~ --calibrate is for graphs in --precision int8
+save -m x -o out --format openvino --calibrate texts.txt ~ --calibrate calibrates an encoder, not a graph
 save -m x -o out --format openvino --match-score 3 ~ --match-score calibrates an encoder, not a graph
 check x --against http://localhost --texts a.txt ~ --texts is for the health checks, which --against replaces
 check x --files-only --against http://localhost ~ --against cannot be combined with --files-only

@@ -130,15 +130,6 @@ def test_sizes_are_checked_before_weights_are_read(without_weights: Path) -> Non
             act()
 
 
-@pytest.mark.parametrize("device", ["gpu", torch.device("meta")])
-def test_weights_stay_where_they_can_be_used(bert: Path, device: Any) -> None:
-    encoder = Encoder(bert, "mean")
-    for move in (lambda: encoder.to(device), lambda: encoder.to(device=device)):
-        with pytest.raises(InputError, match="cannot be used here"):
-            move()
-    assert encoder.to("cpu").to(torch.float64).encode(TEXTS).shape == (2, 32)
-
-
 @pytest.mark.parametrize("wrong", [None, "text", np.zeros((1, 2, 3))])
 def test_similarity_takes_vectors(encoder: Encoder, static: StaticEncoder, wrong: Any) -> None:
     vectors = encoder.encode(TEXTS)

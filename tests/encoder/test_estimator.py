@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pickle
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +21,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 from transformers import AutoModel
 
-import essent.encoder.estimator
 from essent import Encoder, EncoderTransformer
-from essent.encoder.estimator import forget_model
 from essent.errors import InputError, ModelError, NotFittedError, RecipeError, UnsupportedRecipeError
 from families import CORPUS
 from samples import TEXTS
 
 TRAIN = CORPUS[:24]
 LABELLED_TEXTS, CLASSES = [*TRAIN[:8], *TEXTS], [n % 2 for n in range(8 + len(TEXTS))]
-
-
-@pytest.fixture(autouse=True)
-def nothing_loaded() -> Iterator[None]:
-    forget_model()
-    yield
-    forget_model()
 
 
 @pytest.mark.parametrize("recipe", [None, "weights=idf*ditto:1-1 | zscore | whiten:5"])
@@ -66,13 +56,6 @@ def test_every_setting_reaches_the_encoder(bert: Path) -> None:
     encoder.fit(TRAIN, prompt="a ")
     expected_vectors = encoder.encode(TEXTS, prompt="a ", normalize_embeddings=True, truncate_dim=5)
     np.testing.assert_allclose(transformer.transform(TEXTS), expected_vectors, atol=1e-5)
-
-
-def test_a_changed_model_is_reloaded(folder_of: Callable[[str], Path], tmp_path: Path) -> None:
-    for family in ("bert", "distilbert"):
-        shutil.copytree(folder_of(family), tmp_path, dirs_exist_ok=True)
-        vectors = EncoderTransformer(tmp_path, "mean").fit(TRAIN).transform(TEXTS)
-        np.testing.assert_allclose(vectors, Encoder(folder_of(family), "mean").encode(TEXTS), atol=1e-5)
 
 
 def test_a_loaded_model_is_shared_and_not_copied(shell_of: Callable[[str], SentenceTransformer]) -> None:
@@ -118,69 +101,27 @@ def test_errors_are_raised_in_fit(bert: Path) -> None:
         check_estimator(EncoderTransformer(str(bert)))
 
 
-# -- what is kept between fits ----------------------------------------------------------------------------------------
-
-
-def grid(model: Path, recipes: list[str], **settings: Any) -> GridSearchCV:
-    steps = make_pipeline(EncoderTransformer(str(model), "mean"), LogisticRegression())
-    return GridSearchCV(steps, {"encodertransformer__recipe": recipes}, cv=3, error_score="raise", **settings)
-
-
-def test_a_search_loads_the_model_and_computes_each_text_once(
-    bert: Path, passes: list[int], monkeypatch: pytest.MonkeyPatch
+def test_a_search_over_recipes_shares_a_loaded_model(
+    bert: Path, shell_of: Callable[[str], SentenceTransformer]
 ) -> None:
-    loaded, opened = [], essent.encoder.estimator.open_model
-
-    def count(*positional: Any, **named: Any) -> SentenceTransformer:
-        loaded.append(positional)
-        return opened(*positional, **named)
-
-    monkeypatch.setattr(essent.encoder.estimator, "open_model", count)
-    search = grid(bert, ["mean", "mean | centre", "mean | zscore"]).fit(LABELLED_TEXTS, CLASSES)
-    assert len(loaded) == 1
-    assert sum(passes) == len(set(LABELLED_TEXTS))
-    assert search.predict(TEXTS).shape == (len(TEXTS),)
+    search = grid(shell_of("bert"), ["mean", "mean | centre", "weights=remove:3*ditto:2-1 | zscore"])
+    search.fit(LABELLED_TEXTS, CLASSES)
     best = Encoder(bert, search.best_params_["encodertransformer__recipe"]).fit(LABELLED_TEXTS)
     np.testing.assert_allclose(search.best_estimator_[0].transform(TEXTS), best.encode(TEXTS), atol=1e-5)
 
 
-def test_cached_vectors_depend_on_the_counts_of_the_fit(bert: Path) -> None:
-    recipe = "weights=remove:3*ditto:2-1 | zscore"
-    for fitted in (TRAIN[:4], TRAIN[2:7], TRAIN[:4]):  # the last from the cache
-        transformer = EncoderTransformer(bert, recipe).fit(fitted)
-        expected = Encoder(bert, recipe).fit(fitted)
-        np.testing.assert_array_equal(transformer.encoder_.module.stats.count, expected.module.stats.count)
-        np.testing.assert_allclose(transformer.transform(LABELLED_TEXTS), expected.encode(LABELLED_TEXTS), atol=2e-5)
+def grid(model: Any, recipes: list[str], **settings: Any) -> GridSearchCV:
+    steps = make_pipeline(EncoderTransformer(model, "mean"), LogisticRegression())
+    return GridSearchCV(steps, {"encodertransformer__recipe": recipes}, cv=3, error_score="raise", **settings)
 
 
 @pytest.mark.slow
 def test_worker_processes_and_memory_change_nothing(bert: Path, tmp_path: Path) -> None:
     recipes = ["mean", "first-last", "weights=idf | zscore", "ditto:2-1"]
-    alone = grid(bert, recipes).fit(LABELLED_TEXTS, CLASSES)
-    with_memory = grid(bert, recipes)
+    alone = grid(str(bert), recipes).fit(LABELLED_TEXTS, CLASSES)
+    with_memory = grid(str(bert), recipes)
     with_memory.estimator.memory = str(tmp_path / "memory")
-    for search in (grid(bert, recipes, n_jobs=2), with_memory, clone(with_memory)):
+    for search in (grid(str(bert), recipes, n_jobs=2), with_memory, clone(with_memory)):
         search.fit(LABELLED_TEXTS, CLASSES)
         np.testing.assert_array_equal(search.cv_results_["mean_test_score"], alone.cv_results_["mean_test_score"])
         np.testing.assert_allclose(search.predict_proba(TEXTS), alone.predict_proba(TEXTS), atol=1e-4)
-
-
-def test_changed_weights_change_the_vectors(bert: Path) -> None:
-    transformer = EncoderTransformer(str(bert), "mean").fit(TRAIN)
-    before = transformer.transform(TEXTS)
-    table = transformer.encoder_.module.backbone.static_table
-    table.data[transformer.encoder_.module.ids(TEXTS)[0][1], 3] += 1.0  # torch does not count this change
-    after = transformer.transform(TEXTS)
-    assert np.abs(after - before).max() > 1e-4
-    transformer.encoder_.cache = None
-    np.testing.assert_allclose(after, transformer.transform(TEXTS), atol=1e-5)
-
-
-def test_a_folder_keeps_vectors_for_the_next_run(bert: Path, tmp_path: Path, passes: list[int]) -> None:
-    transformer = EncoderTransformer(str(bert), "mean", cache=tmp_path / "kept")
-    first = transformer.fit(TRAIN).transform(TEXTS)
-    forget_model()
-    passes.clear()
-    np.testing.assert_array_equal(clone(transformer).fit(TRAIN).transform(TEXTS), first)
-    assert passes == []
-    assert pickle.loads(pickle.dumps(transformer)).encoder_.cache.folder == tmp_path / "kept"  # noqa: S301

@@ -11,7 +11,6 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from essent import Encoder, EssentError
-from essent.encoder import late
 from families import CORPUS
 from reference import Reference
 from samples import daily
@@ -78,8 +77,9 @@ def test_equals_a_plain_script(family: str, folder_of: Folders, reference_of: Re
         assert vectors[-1].shape == (0, 32)
         for own, by_hand in zip(vectors[:-1], expected, strict=True):
             np.testing.assert_allclose(own, by_hand, atol=1e-5)
-    for chunks, own in zip(DOCUMENTS, vectors, strict=True):
-        np.testing.assert_allclose(encoder.encode_chunks([chunks])[0], own, atol=1e-5)
+    for chunks, own in zip(map(tuple, DOCUMENTS), vectors, strict=True):
+        np.testing.assert_allclose(encoder.encode_chunks((chunks,))[0], own, atol=1e-5)
+    assert encoder.encode_chunks([]) == []
 
 
 def test_weights_of_a_chunk_equal_its_own(folder_of: Folders, reference_of: References) -> None:
@@ -122,12 +122,6 @@ def test_a_single_chunk_is_the_document(recipe: str, family: str, folder_of: Fol
         np.testing.assert_allclose(np.concatenate(vectors), encoder.encode(texts, **options), atol=2e-5)
 
 
-def test_surrogates_are_replaced(folder_of: Folders) -> None:
-    encoder = Encoder(str(folder_of("roberta")), "mean", device="cpu")
-    surrogates, mended = ["a \ud83d\ude00", " dog \ud800", " end"], ["a \U0001f600", " dog \ufffd", " end"]
-    np.testing.assert_array_equal(*(encoder.encode_chunks([chunks])[0] for chunks in (surrogates, mended)))
-
-
 @pytest.mark.parametrize("family", ["bert", "llama"])
 def test_longer_than_the_model(family: str, folder_of: Folders, reference_of: References) -> None:
     """Windows of 20 tokens that share half of their text; a chunk may be longer than one."""
@@ -164,23 +158,9 @@ def test_longer_than_the_model(family: str, folder_of: Folders, reference_of: Re
         encoder.encode_chunks([chunks], prompt=" ".join(CORPUS[:3]))
 
 
-def test_many_documents(folder_of: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In portions, in their order."""
-    monkeypatch.setattr(late, "DOCUMENTS", 3)
-    encoder = Encoder(str(folder_of("bert")), "mean", device="cpu")
-    documents = [DOCUMENTS[n % 6][: n % 4] for n in range(11)]
-    vectors = encoder.encode_chunks(tuple(map(tuple, documents)))
-    for chunks, own in zip(documents, vectors, strict=True):
-        np.testing.assert_allclose(encoder.encode_chunks([chunks])[0], own, atol=1e-5)
-    assert encoder.encode_chunks([]) == []
-    encoder.truncate_dim = 8
-    for chunks, own in zip(documents, encoder.encode_chunks(documents), strict=True):
-        assert own.shape == (len(chunks), 8)
-
-
 def test_refused_recipes_and_documents(shell_of: Callable[[str], SentenceTransformer]) -> None:
     for recipe, message in (
-        ("weights=idf*last", "stand for the whole document. Allowed: content, ditto, idf"),
+        ("weights=idf*last", "stand for the whole document. Use other weights"),
         ("t4-mean", "template="),
         ("mean | zscore", "call fit"),
     ):

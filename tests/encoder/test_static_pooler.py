@@ -14,9 +14,8 @@ from sentence_transformers import SentenceTransformer
 import essent.encoder.encoder
 import essent.encoder.plan
 from essent.encoder.encoder import Encoder
-from essent.encoder.plan import Plan, StaticPooler, count_frames, pool_texts, static_pooler_of
+from essent.encoder.plan import StaticPooler, static_pooler_of
 from essent.errors import NotFittedError
-from essent.recipe.recipe import Recipe
 from essent.recipe.tokens import count_tokens
 from odd_texts import ODD
 from samples import LONG, TEXTS
@@ -114,21 +113,3 @@ def test_counts_match_whole_texts(family: str, shell_of: Shells, monkeypatch: py
     assert counts.texts == expected.texts
     np.testing.assert_array_equal(counts.count, expected.count)
     np.testing.assert_array_equal(counts.document_frequency, expected.document_frequency)
-
-
-def test_a_pass_over_many_recipes_takes_it_too(shell_of: Shells) -> None:
-    """Static plans beside one that needs a pass, and alone."""
-    backbone = Encoder(shell_of("bert"), "mean").module.backbone
-    recipes = [
-        "static weights=idf",
-        "mean",
-        "layers=random:8,0",
-        "static weights=sif template='A {text} .'",
-        "weights=idf",
-    ]
-    plans = [Plan(Recipe.parse(recipe), backbone) for recipe in recipes]
-    for chosen_plans in (plans, plans[:1]):
-        stats = count_frames(backbone, chosen_plans, TEXTS)
-        for plan, pooled in zip(chosen_plans, pool_texts(backbone, chosen_plans, TEXTS, stats), strict=True):
-            encoder = Encoder(shell_of("bert"), plan.recipe).fit(TEXTS)
-            np.testing.assert_allclose(pooled, padded(encoder, TEXTS), atol=1e-5)

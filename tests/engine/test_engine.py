@@ -31,7 +31,7 @@ from samples import daily
 
 TEMPLATE = "template='This sentence : \"{text}\" means [MASK] .'"
 RECIPE = f"{TEMPLATE} layers=0+attention:2-out+2 weights=idf*ditto:1-2 | zscore | normalize"
-OWN_GRAPHS = ("ditto", "whitening", "prompt-denoised", "flow")
+OWN_GRAPHS = ("ditto", "whitening", "flow")
 ODD = ["", "", " ", "\ud800", "[MASK] [CLS]", "你好", "", "?", "a\nb\tc"]
 WORDS = "the moon is a large flute and dogs run after it in every green field on monday".split()
 
@@ -91,7 +91,7 @@ def test_numbers_lengths_neighbours_and_order_change_nothing(
     assert_same(np.stack([compiled.encode(text) for text in texts]), expected)
     assert_same(compiled.encode(texts[::-1])[::-1], expected)
     monkeypatch.setattr("essent.engine.compiled.WINDOW", 16)
-    assert "threads=2, streams=2" in repr(compiled)
+    assert "threads=2)" in repr(compiled)
     assert_same(compiled.encode(texts, batch_size=2), expected)
     assert compiled.encode([]).shape == (0,)  # as SentenceTransformer has it
 
@@ -101,7 +101,6 @@ def test_the_arguments_of_encode(encoder: Encoder, compiled: CompiledEncoder, tm
     for arguments in (
         {"normalize_embeddings": True, "truncate_dim": 7},
         {"prompt": "query: ", "batch_size": 2, "show_progress_bar": True},
-        {"precision": "binary"},
     ):
         actual, expected = (model.encode(texts, **arguments) for model in (compiled, encoder))
         assert actual.dtype == expected.dtype
@@ -110,18 +109,12 @@ def test_the_arguments_of_encode(encoder: Encoder, compiled: CompiledEncoder, tm
     assert compiled.similarity(tensor, tensor).shape == (5, 5)
     assert compiled.encode("one").shape == (compiled.get_embedding_dimension(),) == (32,)
     for call, error, message in (
-        (lambda: compiled.encode(["a"], output_value="token_embeddings"), InputError, "only sentence vectors"),
         (lambda: compiled.encode(["a", 3]), InputError, "every text must be a str"),
-        (
-            lambda: compiled.as_sentence_transformer().save(tmp_path / "x"),
-            EngineError,
-            "cannot be saved: call Compiled",
-        ),
+        (lambda: compiled.as_sentence_transformer().save(tmp_path), EngineError, "cannot be saved: call Compiled"),
         (lambda: compiled.encode(["a"], device="cuda"), InputError, "device='cuda': a CompiledEncoder runs on the CPU"),
     ):
         with pytest.raises(error, match=message):
             call()
-    assert list(tmp_path.iterdir()) == []
 
 
 # -- folders ----------------------------------------------------------------------------------------------------------
@@ -142,9 +135,8 @@ def test_a_folder_comes_back(
     assert isinstance(essent.load(tmp_path / "encoder"), Encoder)
     with pytest.raises(ModelError, match="not saved by essent"):
         load(bert)
-    for wrong in ({"threads": 0}, {"threads": 1, "streams": 2}, {"streams": "two"}):
-        with pytest.raises(EngineError, match=r"threads|streams"):
-            load(saved, **wrong)
+    with pytest.raises(EngineError, match="threads=0: must be a whole number"):
+        load(saved, threads=0)
 
 
 @pytest.mark.parametrize(
@@ -181,20 +173,16 @@ def test_what_does_not_compile(encoder: Encoder, bert: Path, shell_of: Callable[
     shell, path = list(shell_of("bert")), str(bert)
     half = SentenceTransformer(path, device="cpu", model_kwargs={"dtype": torch.bfloat16})
     quantiles = Encoder(shell_of("bert"), "layers=1 | quantile:5").fit(CORPUS)
-    unlimited = Encoder(path, "prompt-denoised")
-    unlimited.max_seq_length = None
     for model, arguments, error, message in (
         (encoder, {"engine": "tensorrt"}, EngineError, "must be one of openvino, onnx"),
         (encoder, {"precision": "f16"}, EngineError, "float32, bfloat16, int8"),
         (encoder, {"engine": "onnx", "precision": "int8"}, EngineError, "onnx runs in float32"),
-        (encoder, {"calibration": ["a"]}, EngineError, "calibration= requires"),
-        (encoder, {"precision": "int8", "calibration": []}, InputError, "no texts"),
         (path, {}, InputError, "not str"),
         (Encoder(path, "mean | zscore"), {}, NotFittedError, "fit"),
         (half, {}, EngineError, r"bfloat16.*float32"),
         (SentenceTransformer(path, device="cpu").to("meta"), {}, EngineError, "on the CPU, not on meta"),
         (Encoder(path, "prompt-topk"), {}, EngineError, "runs the masked-LM head only at masks"),
-        (unlimited, {}, EngineError, "needs a maximum length"),
+        (Encoder(path, "prompt-denoised"), {}, EngineError, "template denoising runs the model a second time"),
         ([*shell, torch.nn.Identity()], {}, EngineError, "followed by any of Dense"),
         (shell[:1], {}, EngineError, "models of a Transformer and a Pooling"),
         ([shell[0], Pooling(32, "mean_sqrt_len_tokens")], {}, EngineError, "which no recipe describes"),
@@ -242,7 +230,7 @@ def test_a_sentence_transformers_model_with_more_modules_in_onnx(
     torch.manual_seed(0)
     modules = [*list(shell_of("roberta"))[:2], Dense(32, 12), Normalize()]
     model = SentenceTransformer(modules=modules, device="cpu", prompts={"query": "find: "})
-    compiled = essent.compile(model, "onnx", threads=2, streams=2)
+    compiled = essent.compile(model, "onnx", threads=2)
     texts = [*CORPUS[:8], "", "the moon " * 20]
     assert_same(compiled.encode(texts), model.encode(texts), 1e-4)
     compiled.save(str(tmp_path))
@@ -260,14 +248,13 @@ def test_a_sentence_transformers_model_with_more_modules_in_onnx(
 @pytest.mark.slow  # a conversion of its own
 def test_int8_reports_its_loss(bert: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     encoder = Encoder(str(bert), "layers=1", device="cpu")
-    texts = texts_of(400, 20, seed=13)
-    compiled = essent.compile(encoder, "openvino", precision="int8", calibration=texts, threads=1)
-    assert "anking of similarities is" in caplog.text
+    texts = texts_of(50, 20, seed=13)
+    compiled = essent.compile(encoder, "openvino", precision="int8", threads=1)
+    assert "Spearman of the similarities" in caplog.text
     assert compiled.loss is not None
-    assert compiled.loss.texts >= 300
+    assert compiled.loss.texts == 320
     assert 0.9 < compiled.loss.lowest_cosine <= compiled.loss.mean_cosine < 1.0
-    expected = cosines(encoder.encode(texts[:50]), compiled.encode(texts[:50]))
-    assert expected.min() > 0.9
+    assert cosines(encoder.encode(texts), compiled.encode(texts)).min() > 0.9
     compiled.save(str(tmp_path))
     again = load(tmp_path, threads=1)
     assert again.loss == compiled.loss
@@ -333,12 +320,12 @@ def test_families(shell_of: Callable[[str], SentenceTransformer], family: str) -
     [
         "layers=random:8,1 reduce=dct:2",
         "static weights=sif | abtt:2 | normalize",
-        "template='This sentence : \"{text}\" means [MASK] .' layers=0.5*1-bias+2*L weights=mask | zscore",
+        "template='This sentence : \"{text}\" means [MASK] .' layers=0.5*1+2*L weights=mask | zscore",
         *(
             pytest.param(f"{name}:2-1" if row.argument else name, marks=() if name in OWN_GRAPHS else pytest.mark.slow)
             for name, row in NAMED.items()
             # refused: above, and in tests/model/test_decoders.py
-            if "topk" not in row.text and name not in ("metaeol", "t4-idf-quantile")
+            if "topk" not in row.text and name not in ("metaeol", "t4-idf-quantile", "prompt-denoised")
         ),
     ],
 )

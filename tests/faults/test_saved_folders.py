@@ -9,7 +9,6 @@ from kill_harness import check_old_or_new, killed_at_every_write
 
 import essent
 from essent import Encoder
-from essent.engine.files import save_compiled
 from families import CORPUS
 
 pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("under_the_shim")]
@@ -38,7 +37,7 @@ def test_a_graph_over_another(bert: Path, tmp_path: Path) -> None:
     folder = tmp_path / "graph"
     essent.compile(encoder(bert, "cls"), "onnx").save(str(folder))
     replacement = essent.compile(encoder(bert, "mean"), "onnx")
-    check_old_or_new(lambda: save_compiled(replacement, folder), folder, most=MOST)
+    check_old_or_new(lambda: replacement.save(folder), folder, most=MOST)
 
 
 def test_where_folders_cannot_be_exchanged(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ from kill_harness import check_old_or_new, killed_at_every_write
 from sentence_transformers import SentenceTransformer
 
 from essent.cli.files import write_vectors
-from essent.encoder.cache import PooledCache
 from essent.model.loading import load
 from essent.recipe.contexts import Contexts
 from essent.recipe.recipe import Recipe
@@ -89,39 +88,6 @@ def without_empty_checkpoints(folder: Path) -> Any:
 
 
 # -- what goes on where it stopped ------------------------------------------------------------------------------------
-
-
-def rows_of(texts: list[str]) -> list[np.ndarray]:
-    return [np.array([[len(text) + key] * width for text in texts], np.float32) for key, width in ((0, 6), (1, 3))]
-
-
-def test_the_cache_of_vectors(tmp_path: Path) -> None:
-    """Two keys, rows there and rows new; what is read after a death is right, and what was whole is not lost."""
-    folder = tmp_path / "cache"
-    old, new = ["x" * n for n in range(1, 6)], ["x" * n for n in range(3, 12)]
-    PooledCache(folder).vectors(["a", "b"], (6, 3), old, rows_of)
-
-    def add() -> None:
-        for start in (0, 4):
-            PooledCache(folder).vectors(["a", "b"], (6, 3), new[start:], rows_of)
-
-    def read() -> list[str]:
-        computed: list[str] = []
-        arrays = PooledCache(folder).vectors(
-            ["a", "b"], (6, 3), old + new, lambda t: (computed.extend(t), rows_of(t))[1]
-        )
-        for rows, expected in zip(arrays, rows_of(old + new), strict=True):
-            np.testing.assert_array_equal(rows, expected)
-        return computed
-
-    points = 0
-    for _, state in killed_at_every_write(add, folder):
-        points += 1
-        computed = state.run(read)
-        assert not set(computed) & set(old), f"After a death at {state} rows that were there are lost."
-        assert state.run(read) == [], f"After a death at {state} the cache does not keep rows any more."
-        assert not state.leftovers
-    assert points
 
 
 def test_the_work_folder_of_a_search(

@@ -24,7 +24,7 @@ from transformers.quantizers.auto import (
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from essent import Encoder
-from essent.encoder.cache import digest_of_backbone
+from essent.encoder.module import digest_of_backbone
 from essent.errors import EngineError, MissingDependencyError, ModelError
 from essent.model.loading import with_default_dtype
 from essent.training.run import open_encoder

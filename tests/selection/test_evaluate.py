@@ -115,7 +115,7 @@ def test_mistakes_are_refused_before_loading(
         evaluate("no-such-model", recipes, tasks, **options)
 
 
-def test_shared_texts_and_cache(shell: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_texts_to_fit_on_are_encoded_once(shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
     pass_sizes: list[int] = []
     pool_texts = evaluation.pool_texts
 
@@ -125,19 +125,17 @@ def test_shared_texts_and_cache(shell: SentenceTransformer, tmp_path: Path, monk
 
     monkeypatch.setattr(evaluation, "pool_texts", counting)
     half, recipes = PairTask("half", PAIRS[:20]), ["mean", "first-last | zscore", "ditto:2-3"]
-    run, cached = partial(evaluate, shell), partial(evaluate, shell, cache=tmp_path / "cache")
-    distinct = len(set(TASK.texts()))
-    plain = run(recipes, [half, TASK])
-    assert sum(pass_sizes) == distinct
-    pass_sizes.clear()
-    first, again = cached(recipes, [TASK]), cached(recipes, [half, TASK])
-    assert pass_sizes == [distinct]
-    cached(["mean", "first-last-idf"], [TASK])
-    assert pass_sizes == [distinct, distinct]  # idf's rows depend on the counted texts
+    sizes = [len(task.texts()) for task in (half, TASK)]
+    plain = evaluate(shell, recipes, [half, TASK])
+    assert pass_sizes == sizes
     for recipe, alone in one_by_one(shell, recipes, TASK).items():
-        assert again[recipe][1].main_score == first[recipe][0].main_score == alone.expected(recipe)
         assert plain[recipe][1].main_score == alone.expected(recipe)
-    assert not any(PAIRS[0].sentence1 in path.read_text("latin-1") for path in (tmp_path / "cache").iterdir())
+    pass_sizes.clear()
+    evaluate(shell, recipes, [half, TASK], fit_texts=CORPUS)
+    assert pass_sizes == [sizes[0], len(CORPUS), sizes[1]]
+    pass_sizes.clear()
+    evaluate(shell, ["weights=idf | zscore"], [half, TASK], fit_texts=CORPUS)  # counted on each task
+    assert pass_sizes == [sizes[0], len(CORPUS), sizes[1], len(CORPUS)]
 
 
 def test_texts_cut_at_a_length(bert: Path) -> None:

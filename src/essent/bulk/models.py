@@ -15,16 +15,15 @@ from typing import Any
 import numpy as np
 
 from essent._core.arguments import check_model, check_size
-from essent._core.folders.contents import is_exported_folder
 from essent._core.folders.files import digest_of_file
 from essent._core.lazy import check_torch
-from essent._core.machine import AUTO, BFLOAT16, FLOAT32
+from essent._core.machine import BFLOAT16, FLOAT32, precision_of
 from essent._core.registry import did_you_mean
 from essent._core.texts import encode_allowing_nonfinite, require_finite
-from essent.engine.choice import EngineChoice, choose
 from essent.engine.compiled import CompiledEncoder
+from essent.engine.files import computing_in
 from essent.engine.runtime import ALL_FILES
-from essent.errors import EngineError, InputError, NotFittedError, not_fitted
+from essent.errors import InputError, NotFittedError, not_fitted
 from essent.recipe.reading import Reading, reading_of
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens import Frame
@@ -139,7 +138,6 @@ class ModelSpec:
     Attributes:
         model: a folder, a name on the hub, or a loaded Encoder, graph, StaticEncoder or SentenceTransformer.
         recipe: recipe of an Encoder; None for that of the folder.
-        engine: auto for that of the folder; torch; openvino or onnx, of a saved graph.
         precision: number format of the computation: auto, float32 or bfloat16.
         options: device, revision and trust_remote_code of an Encoder.
         threads: number of threads of the process.
@@ -152,7 +150,6 @@ class ModelSpec:
 
     model: Any
     recipe: str | None = None
-    engine: str = "auto"
     precision: str = "auto"
     options: dict[str, Any] = field(default_factory=dict)
     threads: int | None = None
@@ -160,14 +157,9 @@ class ModelSpec:
     def __post_init__(self) -> None:
         if isinstance(self.model, (str, bytes)) or not hasattr(self.model, "encode"):
             check_model(self.model)
-        object.__setattr__(self, "precision", self.choice.precision)
+        object.__setattr__(self, "precision", precision_of(self.precision))
         if self.recipe is not None:
             object.__setattr__(self, "recipe", str(Recipe.parse(self.recipe)))  # before the slow imports
-
-    @property
-    def choice(self) -> EngineChoice:
-        """Engine and number format of the computation."""
-        return EngineChoice(self.engine, self.precision)
 
     @property
     def name(self) -> str:
@@ -251,29 +243,24 @@ def open_model(spec: ModelSpec, settings: BulkSettings) -> Model:
 
 
 def open_encoder(spec: ModelSpec, settings: BulkSettings) -> Any:
-    """Load the encoder of a spec with its engine and precision.
+    """Load the encoder of a spec with its precision.
 
     Raises:
         ModelError: it cannot be loaded. InputError: options that it does not support.
-        EngineError: a graph of a model that is none, or of another engine or precision.
+        EngineError: a graph of another precision, or a machine that lacks it.
         MissingDependencyError: torch, or an engine's library, is not installed.
     """
-    encoder, choice, is_name = spec.model, spec.choice, isinstance(spec.model, (str, Path))
-    if choice.makes_graph and not (
-        is_exported_folder(str(encoder)) if is_name else isinstance(encoder, CompiledEncoder)
-    ):
-        options = f"--format {spec.engine}" + (f" --precision {spec.precision}" if spec.precision != AUTO else "")
-        raise EngineError(f"engine={spec.engine!r} runs a saved graph here. {_save_command(spec, options)}")
+    encoder = spec.model
     if settings.chunks_late and spec.recipe is not None:
         from essent.encoder.late import check_late
 
         check_late(Recipe.parse(spec.recipe))
-    if is_name:
+    if isinstance(encoder, (str, Path)):
         return open_by_name(
-            encoder, choice, spec.recipe, options=spec.options, max_seq_length=settings.max_seq_length,
+            encoder, spec.precision, spec.recipe, options=spec.options, max_seq_length=settings.max_seq_length,
             threads=spec.threads,
         )  # fmt: skip
-    return encoder if isinstance(encoder, StaticEncoder) else choose(encoder, spec.engine, spec.precision)
+    return encoder if isinstance(encoder, StaticEncoder) else computing_in(encoder, spec.precision)
 
 
 def _save_command(spec: ModelSpec, options: str) -> str:
@@ -347,8 +334,8 @@ def _describe_static(encoder: StaticEncoder) -> dict[str, Any]:
 
 def _describe(encoder: Any) -> tuple[dict[str, Any], Reading | None]:
     """Describe an Encoder or a sentence-transformers model."""
-    from essent.encoder.cache import digest_of, digest_of_backbone, key_of
     from essent.encoder.encoder import Encoder
+    from essent.encoder.module import digest_of, digest_of_backbone, key_of
 
     if not isinstance(encoder, Encoder):
         return _describe_modules(encoder)
@@ -377,7 +364,7 @@ def _describe_graph(encoder: CompiledEncoder) -> dict[str, Any]:
 
 
 def _describe_modules(encoder: Any) -> tuple[dict[str, Any], Reading | None]:
-    from essent.encoder.cache import digest_of
+    from essent.encoder.module import digest_of
 
     tokenizer, limit = getattr(encoder, "tokenizer", None), getattr(encoder, "max_seq_length", None)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)

@@ -122,7 +122,6 @@ def encode(
     output: str | Path,
     *,
     recipe: str | None = None,
-    engine: str = "auto",
     precision: str = "auto",
     workers: int | None = None,
     ray: str | bool | None = None,
@@ -140,7 +139,6 @@ def encode(
             encoders need no torch.
         output: folder of the parts.
         recipe: recipe of an Encoder; by default that of the folder.
-        engine: auto, torch, or that of a saved graph: openvino or onnx.
         precision: number format of the computation: auto (float32 on a CPU), float32 or bfloat16.
         workers: number of processes on this machine, which share its cores; 1 by default. On a cluster the default is
             one per GPU, or one per node without GPUs.
@@ -167,7 +165,7 @@ def encode(
     began = time.monotonic()
     if workers is not None:
         check_size(workers, "workers")
-    spec = ModelSpec(model, recipe, engine, precision, dict(options or {}))
+    spec = ModelSpec(model, recipe, precision, dict(options or {}))
     chosen = BulkSettings(**settings)
     if ray:
         from essent.bulk.ray_cluster import connected, do_units_on_cluster

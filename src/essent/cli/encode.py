@@ -15,7 +15,6 @@ from essent.cli import options as opt
 from essent.cli.console import is_quiet, show_note, silence_libraries
 from essent.cli.files import STANDARD_INPUT, check_output, listed, read_files, write_vectors
 from essent.cli.save import learns, needs_texts, note_unused
-from essent.engine.choice import EngineChoice, choose
 from essent.errors import InputError
 from essent.recipe.recipe import Recipe
 
@@ -72,9 +71,6 @@ class EncodeOptions(opt.Run):
     """Write only the first dimensions."""
     batch_size: opt.BatchSize = 32
     """Texts of about 64 tokens per batch."""
-    engine: opt.Engine = "auto"
-    """Engine; auto runs a model as it was saved (a transformer in torch), openvino and onnx compile a graph
-    (for a folder of parts, they run a saved graph)."""
     precision: opt.Precision = "auto"
     """Number format of the computation; auto is float32 on CPUs, bfloat16 needs hardware support."""
 
@@ -128,14 +124,13 @@ def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
             f"suffix (-o {output.with_suffix('')}), whose parts are Parquet files."
         )
     check_output(output, options.force)
-    choice = EngineChoice(options.engine, options.precision)
     recipe = None if options.recipe is None else Recipe.parse(options.recipe)
     texts = read_files(sources, options.column)
     fit_texts = None if options.fit is None else read_files(options.fit, options.column)
     from essent.static.encoder import open_encoder
 
     encoder = open_encoder(
-        options.model, choice, recipe, options=options.options, learns=options.fit is not None,
+        options.model, options.precision, recipe, options=options.options, learns=options.fit is not None,
         before_torch=silence_libraries,
     )  # fmt: skip
     start = time.monotonic()
@@ -158,13 +153,11 @@ def _encode_file(sources: Sequence[Path], options: EncodeOptions) -> None:
         "normalize_embeddings": options.normalize,
         "truncate_dim": options.truncate_dim,
     }
-    if fits and fit_texts is None and not choice.makes_graph:
+    if fits and fit_texts is None:
         vectors = encoder.fit_encode(texts, **encode_arguments)
     else:
         if fits:
-            encoder.fit(fit_texts or texts, **fit_arguments)
-        if choice.makes_graph:
-            encoder = choose(encoder, choice.engine, choice.precision, texts=texts)
+            encoder.fit(fit_texts, **fit_arguments)
         vectors = encoder.encode(texts, **encode_arguments)
     write_vectors(output, vectors)
     seconds = time.monotonic() - start
@@ -190,7 +183,7 @@ def _encode_parts(sources: Sequence[str] | None, options: EncodeOptions, parts: 
         raise InputError("A folder of parts needs files, folders, patterns or addresses, not standard input.")
     from essent.bulk.run import encode as encode_parts
 
-    shared = ("recipe", "engine", "precision", "prompt", "normalize", "truncate_dim", "batch_size", "column")
+    shared = ("recipe", "precision", "prompt", "normalize", "truncate_dim", "batch_size", "column")
     command = "essent save -m MODEL -r RECIPE --fit FILE -o FOLDER"
     opt.refuse({"--fit": options.fit}, f"is for a .npy file. For a folder of parts, save a fitted encoder: {command}")
     silence_libraries()

@@ -88,7 +88,6 @@ Json = Annotated[Path | None, Stream, Parameter(name="--json", group=OUTPUTS)]
 Report = Annotated[Path | None, Parameter(group=OUTPUTS)]
 Count = Annotated[int, Parameter(validator=Number(gte=1))]
 BatchSize = Annotated[int, Parameter(validator=Number(gte=1), group=RUN)]
-Engine = Annotated[Literal["auto", "torch", "openvino", "onnx"], Parameter(group=RUN)]
 Precision = Annotated[Literal["auto", "float32", "bfloat16"], Parameter(group=RUN)]
 
 

@@ -39,14 +39,14 @@ def save(
     --fit. To convert a folder that essent saved to another format, or to add calibrated similarities, omit --recipe.
 
     The formats openvino and onnx write one graph, from token ids to shaped vectors, for fast inference on CPUs. Its
-    vectors are compared with torch's before anything is written. int8 reduces quality; the loss is printed.
+    vectors are compared with torch's before anything is written. bfloat16 and int8 reduce quality; the loss is printed.
 
     ```console
     $ essent save -m bert-base-uncased -r "first-last | whiten:256" --fit corpus.txt -o my-model
     $ essent save -m bert-base-uncased -r mean --calibrate corpus.txt --match-pairs duplicates.csv -o my-model
     $ essent save -m my-model --format legacy -o for-servers
     $ essent save -m my-model --format openvino -o my-model-openvino
-    $ essent save -m my-model --format openvino --precision int8 --calibrate texts.txt -o my-model-int8
+    $ essent save -m my-model --format openvino --precision int8 -o my-model-int8
     ```
 
     Args:
@@ -58,20 +58,18 @@ def save(
         fit: Texts to fit the recipe on (token counts, shaping), the papers' superscript W.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         precision: Number format of a graph.
-        calibrate: Texts like those that you will encode. stock and legacy: add calibrated similarities, the share
-            of random pairs that are less similar. int8: also quantize activations; without these texts, only weights
-            are quantized.
+        calibrate: Texts like those that you will encode: adds calibrated similarities, the share of random pairs that
+            are less similar. Not for a graph.
         match_pairs: Duplicates or scored pairs; calibrated similarities are then the probability of a match.
         match_score: Minimum score of a scored pair that counts as a match.
     """
     check_folder(output, run.force)
-    match_options, is_graph = {"--match-pairs": match_pairs, "--match-score": match_score}, format in GRAPHS
+    is_graph = format in GRAPHS
+    match_options = {"--match-pairs": match_pairs, "--match-score": match_score}
     if is_graph:
         from essent.engine.runtime import runtime_of
 
-        opt.refuse(match_options, f"calibrates an encoder, not a graph ({format}).")
-        if precision != "int8":
-            opt.refuse({"--calibrate": calibrate}, f"is for graphs in --precision int8 only, not {precision!r}.")
+        opt.refuse({"--calibrate": calibrate, **match_options}, f"calibrates an encoder, not a graph ({format}).")
         runtime_of(format, precision)
     else:
         graph_precision = None if precision == "float32" else precision
@@ -96,7 +94,12 @@ def save(
     elif needs_texts(encoder):
         raise NotFittedError(f"The recipe {str(encoder.recipe)!r} must be fitted on texts. Pass them with --fit FILE.")
     if is_graph:
-        _save_graph(encoder, output, format, precision, fit_texts or [], calibration)
+        from essent.engine.conversion import compile
+
+        compiled = compile(encoder, format, precision=precision)
+        compiled.save(str(output))
+        megabytes = sum(file.stat().st_size for file in output.rglob("*") if file.is_file()) / 1e6
+        show_note(f"{output}: {compiled.recipe}, {format} {precision}, {megabytes:.1f} MB; load it with essent.load")
         return
     if calibration is not None:
         encoder.calibrate(calibration, pairs, match_score=match_score, show_progress_bar=wants_progress())
@@ -105,26 +108,6 @@ def save(
     verification = verify(str(output))
     if not is_quiet():
         show_lines([f"{output}: {verification.recipe}", *verification.summary()])
-
-
-def _save_graph(
-    encoder: Any,
-    output: Path,
-    engine: str,
-    precision: str,
-    fit_texts: list[str],
-    calibration: list[str] | None,
-) -> None:
-    """Compile and save a graph, and print its loss."""
-    from essent.engine.compiled import measure_loss, texts_to_judge
-    from essent.engine.conversion import compile
-
-    compiled = compile(encoder, engine, precision=precision, calibration=calibration, texts=fit_texts)
-    compiled.save(str(output))
-    megabytes = sum(file.stat().st_size for file in output.rglob("*") if file.is_file()) / 1e6
-    show_note(f"{output}: {compiled.recipe}, {engine} {precision}, {megabytes:.1f} MB; load it with essent.load")
-    if compiled.loss is None:
-        show_note(f"{measure_loss(encoder, compiled, texts_to_judge(fit_texts, ()))}.")
 
 
 # -- fitting, also for `essent encode` ---------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import truncate_embeddings
 
-from essent._core.arguments import TextsLike, check_device, check_vectors
+from essent._core.arguments import TextsLike, check_vectors
 from essent._core.compat import prompt_of, without_loading_messages
 from essent._core.texts import require_finite
 from essent.tasks.calibration import Calibration, calibrate, calibrated_similarities, require_cosine
@@ -111,14 +111,6 @@ class CalibratedTransformer(SentenceTransformer):
         check_vectors(embeddings1, embeddings2)
         cosines = super().similarity_pairwise(embeddings1, embeddings2)
         return self._calibrated(cosines) if calibrated else cosines
-
-    def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Move the model as `torch.nn.Module.to` does; an unusable device raises before any weight moves."""
-        for device in (*args[:1], kwargs.get("device")):
-            if isinstance(device, (str, int, torch.device)):
-                check_device(device)
-        moved: Self = super().to(*args, **kwargs)
-        return moved
 
     def _calibrated(self, cosines: torch.Tensor) -> torch.Tensor:
         values = cosines.detach().cpu().double().numpy()

@@ -6,8 +6,7 @@ texts ─ template ─ tokens ─ backbone ─ states ─ mix α, weights ω, re
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,11 +30,10 @@ from essent._core.display import NamesItsModel, text_progress
 from essent._core.folders.contents import is_essent_folder
 from essent._core.hub import folder_of, reach_model
 from essent._core.texts import check_texts, distinct_texts, repeat_in_place, require_finite, texts_to_fit
-from essent.encoder.cache import PooledCache, digest_of, digest_of_backbone, key_of
 from essent.encoder.calibrated import CalibratedTransformer
 from essent.encoder.late import encode_chunks as _encode_chunks
 from essent.encoder.load import load_folder
-from essent.encoder.module import RecipeModule
+from essent.encoder.module import RecipeModule, digest_of, key_of
 from essent.encoder.plan import PORTION
 from essent.encoder.save import packages_of
 from essent.encoder.save import write_card as _write_card
@@ -60,7 +58,6 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             trust_remote_code, local_files_only, model_kwargs, truncate_dim …).
 
     Attributes:
-        cache: stores pooled vectors by weights, recipe, counts and text, so that another shaping needs no pass.
         chosen: how its recipe was chosen, lines for the model card.
 
     Raises:
@@ -89,7 +86,6 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         overrides = {key: options[key] for key in settings if options.get(key) is not None}
         super().__init__(modules=[module], **{**settings, **overrides})
         self.calibration = calibration
-        self.cache: PooledCache | None = None
         self.chosen: tuple[str, ...] = ()
         self._origin = str(id(model)) if name is None else f"{name} {options.get('revision')}"
         short = type(model).__name__ if name is None else Path(name).name
@@ -116,8 +112,6 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         return self.module.recipe
 
     def __repr__(self) -> str:
-        if not isinstance(self[0], RecipeModule):
-            return super().__repr__()
         backbone, after = self.module.backbone, "".join(f", {module!r}" for module in list(self)[1:])
         model = f"{backbone.family}, {backbone.last} layers, dimensions={self.get_embedding_dimension()}"
         return f"Encoder({str(self.recipe)!r}, {model}{after})"
@@ -201,7 +195,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         if module.plan.reads_stats:
             module.stats = module.plan.count(counted, module.backbone)
         if module.chain.needs_fit:
-            pooled = self._vectors(fit_texts, batch_size, progress, shape=False, cache=self.cache)
+            pooled = self._vectors(fit_texts, batch_size, progress, shape=False)
             require_finite(pooled, fit_texts, self.named_parameters())
             module.fit_chain(pooled)
         self._sign()
@@ -229,7 +223,6 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
             bool(arguments.get("show_progress_bar")),
             device=device_for(self, arguments.get("device")),
             on_cpu=bool(arguments.get("save_to_cpu")),
-            cache=self.cache,
         )
         return self._finished(vectors, texts, arguments.get("truncate_dim"), arguments.get("normalize_embeddings"))
 
@@ -243,7 +236,6 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         shape: bool = True,
         device: torch.device | None = None,
         on_cpu: bool = True,
-        cache: PooledCache | None = None,
     ) -> torch.Tensor:
         """Compute the vectors of the texts in their order, each distinct text once: (N,K)."""
         module, device = self.module, device or self.device
@@ -251,52 +243,29 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         self.eval()
         if not texts:
             return torch.empty(0, self.get_embedding_dimension() or 0)
-        is_slow = not module.plan.is_static and module.backbone.static_table.dtype == torch.float32
-        if cache is not None and len(self) == 1 and is_slow:  # sums of table rows are fast
-            pooled = self._cached_vectors(cache, texts, batch_size, progress, device)
-            shaped = torch.cat([module.shaped(part.to(device), shape) for part in pooled.split(PORTION)])
-            return shaped.cpu() if on_cpu else shaped
         distinct, inverse = distinct_texts(texts)
+        static_pooler = module.static_pooler if len(self) == 1 else None
         vectors: torch.Tensor | None = None
         with text_progress(len(distinct), progress) as update:
-            for rows, batch in self._batches(distinct, batch_size, device, shape):
-                if vectors is None:
-                    vectors = batch.new_empty(len(texts), batch.shape[1], device="cpu" if on_cpu else device)
-                vectors[rows] = batch.to(vectors.device)
-                update(len(batch))
+            for start, portion in portions(distinct, PORTION):  # not all texts' ids are in memory at once
+                computed: Iterable[tuple[Any, torch.Tensor]]
+                if static_pooler is not None:  # nothing is padded
+                    pooled = static_pooler.pool(static_pooler.ids(portion), module.stats)
+                    computed = [(slice(len(portion)), module.shaped(pooled, shape))]
+                else:
+                    computed = (
+                        (rows, self(batch_to_device(batch, device), shape=shape)["sentence_embedding"])
+                        for rows, batch in module.batches(portion, batch_size)
+                    )
+                for rows, batch in computed:
+                    if vectors is None:
+                        vectors = batch.new_empty(len(texts), batch.shape[1], device="cpu" if on_cpu else device)
+                    vectors[start:][rows] = batch.to(vectors.device)
+                    update(len(batch))
         assert vectors is not None  # noqa: S101  (there are texts)
         if len(distinct) < len(texts):
             repeat_in_place(vectors, inverse)
         return vectors
-
-    def _batches(
-        self, texts: list[str], batch_size: int, device: torch.device, shape: bool
-    ) -> Iterator[tuple[Any, torch.Tensor]]:
-        """Yield row indices and vectors (B,K) per batch; slices of rows if nothing must be padded."""
-        module = self.module
-        static_pooler = module.static_pooler if len(self) == 1 else None
-        for start, portion in portions(texts, PORTION):  # not all texts' ids are in memory at once
-            if static_pooler is not None:
-                pooled = static_pooler.pool(static_pooler.ids(portion), module.stats)
-                yield slice(start, start + len(portion)), module.shaped(pooled, shape)
-                continue
-            for chosen, batch in module.batches(portion, batch_size):
-                features = self(batch_to_device(batch, device), shape=shape)
-                yield start + chosen, features["sentence_embedding"]
-
-    def _cached_vectors(
-        self, cache: PooledCache, texts: list[str], batch_size: int, progress: bool, device: torch.device
-    ) -> torch.Tensor:
-        """Return pooled vectors (N,K) float32 on the CPU, from the cache or from a pass."""
-        module = self.module
-        recipe = replace(module.recipe, shaping=())
-        stats = module.stats if module.plan.reads_stats else None
-        key = key_of(digest_of_backbone(module.backbone) + module.plan.rows_digest, recipe.digest(), stats)
-
-        def pool(missing: list[str]) -> list[np.ndarray]:
-            return [self._vectors(missing, batch_size, progress, shape=False, device=device).numpy()]
-
-        return torch.from_numpy(cache.vectors([key], [module.plan.width], texts, pool)[0])
 
     # -- save -------------------------------------------------------------------------------------------------------
 

@@ -4,39 +4,26 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
-from sentence_transformers import SentenceTransformer
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils import Tags
 
 from essent._core.arguments import ModelLike, TextsLike
-from essent._core.folders.contents import is_essent_folder, is_exported_folder
 from essent._core.texts import check_texts
-from essent.encoder.cache import PooledCache
 from essent.encoder.encoder import Encoder
 from essent.errors import not_fitted
-from essent.model.loading import open_model
-from essent.recipe.layers import reads_mlm_head
 from essent.recipe.recipe import Recipe
 
 FITTING = ("prompt_name", "prompt", "batch_size", "show_progress_bar")  # arguments of `fit`
 ENCODING = (*FITTING, "normalize_embeddings", "truncate_dim")  # arguments of `encode`
-_loader_lock = Lock()
-POOLED_BYTES = 2**30  # pooled vectors in a temporary folder; above it the cache is emptied
-_pooled: list[PooledCache] = []
-_last: list[tuple[Any, SentenceTransformer]] = []  # the last model loaded by name, by options and files
 
 
 class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A scikit-learn transformer of texts (N) to sentence vectors (N,K) by a recipe.
 
-    `fit` loads the model. A model that is loaded by name stays in memory for the next fit, so a search over recipes
-    reads its weights once; `forget_model` frees it. Copies share a loaded model. Pooled vectors are cached by weights,
-    recipe, counts and text, so all folds and shapings need one pass per text.
+    `fit` loads the model. Copies share a loaded model: pass one to a search, which then reads its weights once.
 
     Args:
         model: a hub name, a folder, or a loaded SentenceTransformer, as for `Encoder`.
@@ -47,7 +34,6 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         truncate_dim: return only the first dimensions.
         device: "cpu", "cuda" …; None: the best one available.
         show_progress_bar: show progress bars.
-        cache: a folder that stores pooled vectors for later runs; by default they are cached for this process.
         options: SentenceTransformer's other keyword arguments (revision, token, trust_remote_code …).
 
     Attributes:
@@ -76,7 +62,6 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         truncate_dim: int | None = None,
         device: str | None = None,
         show_progress_bar: bool = False,
-        cache: str | Path | None = None,
         options: dict[str, Any] | None = None,
     ) -> None:
         self.model = model
@@ -88,7 +73,6 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.truncate_dim = truncate_dim
         self.device = device
         self.show_progress_bar = show_progress_bar
-        self.cache = cache
         self.options = options
 
     def fit(self, X: TextsLike, y: Any = None) -> EncoderTransformer:
@@ -126,17 +110,8 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         return np.asarray(vectors, np.float32)
 
     def _load(self) -> Encoder:
-        options = {**(self.options or {}), **({} if self.device is None else {"device": self.device})}
-        recipe, model = None if self.recipe is None else Recipe.parse(self.recipe), self.model
-        # a saved Encoder has its own learned parts, so its model is not shared
-        own = not isinstance(model, (str, Path)) or is_exported_folder(str(model))
-        if own or is_essent_folder(str(model), options):
-            encoder = Encoder(model, recipe, **options)
-        else:
-            model = _opened(str(model), options, recipe is not None and reads_mlm_head(recipe.layers))
-            encoder = Encoder(model, recipe)
-        encoder.cache = _cache_of(self.cache)
-        return encoder
+        device = {} if self.device is None else {"device": self.device}
+        return Encoder(self.model, self.recipe, **{**(self.options or {}), **device})
 
     def _settings(self, names: Sequence[str]) -> dict[str, Any]:
         return {name: getattr(self, name) for name in names}
@@ -161,32 +136,3 @@ class EncoderTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             if name in vars(self):
                 setattr(clone_, name, copy.deepcopy(vars(self)[name]))
         return clone_
-
-
-def forget_model() -> None:
-    """Free the model that the last fit loaded by name, and the cached vectors."""
-    with _loader_lock:
-        _last.clear()
-        _pooled.clear()
-
-
-def _cache_of(folder: str | Path | None) -> PooledCache:
-    if folder is not None:
-        return PooledCache(folder)
-    with _loader_lock:
-        if not _pooled or _pooled[0].size > POOLED_BYTES:
-            _pooled[:] = [PooledCache()]
-        return _pooled[0]
-
-
-def _opened(name: str, options: dict[str, Any], with_mlm_head: bool) -> SentenceTransformer:
-    """Return a model by its name; load it unless it is the last loaded one and its files have not changed."""
-    folder = Path(name)
-    files = sorted(folder.rglob("*")) if folder.is_dir() else [folder]
-    stats = [(str(path), path.stat()) for path in files if path.is_file()]
-    key = (name, options, with_mlm_head, [(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats])
-    with _loader_lock:
-        if not _last or _last[0][0] != key:
-            _last.clear()  # before loading, so that two models need not fit into memory
-            _last.append((key, open_model(name, options, with_mlm_head=with_mlm_head)))
-        return _last[0][1]

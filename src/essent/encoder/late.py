@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from essent.encoder.module import RecipeModule
 
 OVERLAP = 256  # tokens that two windows share, as in the authors' code; at most half a window
-DOCUMENTS = 1024  # documents whose ids are in memory at a time
 Window = tuple[list[int], slice]  # ids of one pass, and the tokens whose states are retained
 
 
@@ -62,10 +61,9 @@ def check_late(recipe: Recipe) -> None:
         )
     for spec in recipe.weights:
         if weightings.create(spec).whole_text:
-            allowed = ", ".join(name for name in sorted(weightings) if not weightings[name].whole_text)
             raise UnsupportedRecipeError(
                 f"weights={spec}: late chunking needs weights of a chunk's own tokens, and these are tokens that "
-                f"stand for the whole document. Allowed: {allowed}. Or encode the chunks alone."
+                "stand for the whole document. Use other weights, such as idf, or encode the chunks alone."
             )
 
 
@@ -113,13 +111,19 @@ def encode_chunks(
     check_late(module.recipe)
     check_encode(self.prompts, {"batch_size": batch_size, "truncate_dim": truncate_dim})
     module.require_fit()
-    chunks_by_document = [list(map(mend_surrogates, chunks)) for chunks in check_documents(documents)]
+    checked = [list(map(mend_surrogates, chunks)) for chunks in check_documents(documents)]
     self.eval()
-    texts = [chunk for chunks in chunks_by_document for chunk in chunks]
-    rows = np.split(np.arange(len(texts)), np.cumsum([len(chunks) for chunks in chunks_by_document]))  # by document
+    texts = [chunk for chunks in checked for chunk in chunks]
+    rows = np.split(np.arange(len(texts)), np.cumsum([len(chunks) for chunks in checked]))  # by document
+    windows, bounds = _tokenized(module, checked, before)
     vectors: torch.Tensor | None = None
-    with text_progress(len(chunks_by_document), bool(show_progress_bar)) as update:
-        for indices, pooled in _pooled(module, chunks_by_document, before, batch_size):
+    with text_progress(len(checked), bool(show_progress_bar)) as update:
+        for chosen in batches([sum(len(ids) for ids, _ in own) for own in windows], batch_size):
+            indices = [int(index) for index in chosen if checked[index]]  # documents without chunks have no vector
+            if not indices:
+                continue
+            tokens = _token_rows(module, [window for index in indices for window in windows[index]], batch_size)
+            pooled = _pool(module, tokens, [bounds[index] for index in indices], batch_size)
             features = {"sentence_embedding": module.shaped(pooled)}
             for further in list(self)[1:]:
                 features = further(features)
@@ -149,23 +153,6 @@ def check_documents(documents: Any) -> list[list[str]]:
         except InputError as error:
             raise InputError(f"documents[{index}]: {error}") from None
     return checked
-
-
-def _pooled(
-    module: RecipeModule, documents: Sequence[list[str]], prompt: str, batch_size: int
-) -> Iterator[tuple[list[int], torch.Tensor]]:
-    """Yield indices of documents, and the pooled vectors (number of their chunks, K) in the same order."""
-    for first, portion in portions(documents, DOCUMENTS):
-        windows, bounds = _tokenized(module, portion, prompt)
-        lengths = [sum(len(ids) for ids, _ in document_windows) for document_windows in windows]
-        for chosen in batches(lengths, batch_size):
-            indices = [int(index) for index in chosen if len(bounds[index])]  # documents without chunks have no vector
-            if indices:
-                tokens = _token_rows(module, [window for index in indices for window in windows[index]], batch_size)
-                yield (
-                    [first + index for index in indices],
-                    _pool(module, tokens, [bounds[i] for i in indices], batch_size),
-                )
 
 
 def _tokenized(

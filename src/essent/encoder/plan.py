@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial, reduce
 from typing import Any
 
@@ -47,7 +47,6 @@ from essent.recipe.weighting.methods import Content, Sif, Uniform
 from essent.recipe.words import SEPARATORS, Ragged, WordIds, cut, tokenizes_words_separately, whole_ids
 
 PORTION = 8192  # texts whose words and ids are in memory at a time
-BiasOf = Callable[[Tokens, int], torch.Tensor]  # the template's states at its tokens (B,T,D), in a layer
 
 
 class Plan(nn.Module):
@@ -71,6 +70,7 @@ class Plan(nn.Module):
         self.reads_mlm_head = any(source.top for source in self.sources)
         self.reads_stats = any(weighting.reads_stats for weighting in self.weightings)
         self.required = required_outputs_of(recipe, backbone.last)
+        self.is_static = self.required.depth is None  # it reads no transformer layer and no attention
         leading_space = any(w.leading_space for w in self.weightings) and backbone.vocabulary.marker == "Ġ"
         self.frames: dict[Frame, float] = {}  # frame of each template -> its factor; several make an ensemble
         for template, factor in recipe.terms:
@@ -124,11 +124,6 @@ class Plan(nn.Module):
         """Return the number of tokens of a text that fit in every template."""
         return min(frame.room(max_seq_length) for frame in self.frames)
 
-    @property
-    def is_static(self) -> bool:
-        """Whether the recipe reads no transformer layer and no attention."""
-        return self.required.depth is None
-
     def carried(self) -> dict[str, torch.Tensor]:
         """Return the tables that a saved encoder must contain, by source."""
         return {key: getattr(self, buffer) for key, buffer in self.tables.items() if token_tables.create(key).carried}
@@ -152,12 +147,8 @@ class Plan(nn.Module):
         states: States,
         backbone: Backbone,
         stats: CorpusStats | None,
-        bias_of: BiasOf | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Compute the vectors (B,K), the mixed states Σ_k α_k h^(k) (B,T,D) and the weights ω (B,T).
-
-        Args:
-            bias_of: returns the empty template's states at its tokens; by default an extra pass computes them.
 
         Raises:
             NotFittedError: the weights need token counts and `stats` is None.
@@ -169,10 +160,7 @@ class Plan(nn.Module):
                 continue
             values = states.hidden[source.key]  # (B,T,D)
             if source.debiased and isinstance(source.key, int):
-                if bias_of is None:
-                    values = debias(values, tokens, self.frame, source.key, backbone)
-                else:
-                    values = values - bias_of(tokens, source.key)
+                values = debias(values, tokens, self.frame, source.key, backbone)
             if source.top:  # rows of the most probable tokens at the template's masks, 0 elsewhere: (B,T,E)
                 head = backbone.mlm_head
                 assert head is not None  # noqa: S101 — `check_recipe` refuses models without one

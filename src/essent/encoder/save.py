@@ -133,7 +133,7 @@ def write_folder(self: Encoder, path: Path, layout: str, finish: Callable[[Path,
     if len(self) > 1:
         raise RecipeError(
             f"save cannot write the {len(self) - 1} module(s) after the recipe ({self[1]!r} …). Add the step to "
-            "the recipe's shaping, or save SentenceTransformer(modules=list(encoder))."
+            "the recipe's shaping, or append the modules after loading."
         )
     module = self.module
     check_layout(layout)
@@ -152,9 +152,7 @@ def write_folder(self: Encoder, path: Path, layout: str, finish: Callable[[Path,
     # plain sentence-transformers cannot pool an empty text of a tokenizer without special tokens
     texts = [text for text, ids in zip(GOLDEN_TEXTS, module.ids(GOLDEN_TEXTS), strict=False) if ids]  # of one frame
     golden = self.encode(texts, show_progress_bar=False)
-    # essent 0.1 listed no digests; libraries do not read these of its files
-    older = {"code", "essent_module.py", *(entry.name for entry in path.glob("[0-9]_*"))}
-    with replacing_folder(path, names_to_keep(path, ENCODER, older)) as folder:
+    with replacing_folder(path, names_to_keep(path, ENCODER)) as folder:
         if reason:
             write_own(module, folder)
         else:

@@ -1,4 +1,3 @@
-from .choice import choose as choose
 from .compiled import CompiledEncoder as CompiledEncoder
 from .compiled import Loss as Loss
 from .conversion import compile as compile

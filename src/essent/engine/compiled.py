@@ -1,38 +1,50 @@
-"""CompiledEncoder, an encoder whose whole recipe is one graph on a CPU, and its accuracy. Does not import torch."""
+"""CompiledEncoder, an encoder whose whole recipe is one graph on a CPU, its folder and its accuracy, without torch.
+
+model.xml, model.bin  or  model.onnx       the graph (above 2 GB also model.onnx.data)
+tokenizer.json …                           the model's own tokenizer
+essent/engine.json                         engine, precision, recipe, frame, prompts, golden texts
+essent/golden.safetensors                  torch's vectors of the golden texts
+"""
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from safetensors.numpy import save_file
 
 from essent._core.arguments import check_path
+from essent._core.atomic import replacing_folder
 from essent._core.display import text_progress
+from essent._core.folders.files import GRAPH, STATE_FOLDER, check_replaceable, names_to_keep, write_digests
 from essent._core.lazy import needs_torch
 from essent.engine.numpy_encoder import Keep, NumpyEncoder, unit_length
-from essent.engine.runtime import Batch, Runtime
+from essent.engine.runtime import ALL_FILES, TOKENIZER_FILES, Batch, Runtime
 from essent.errors import EngineError
 from essent.recipe.reading import Reading
 from essent.recipe.tokens import batches, pad_arrays
-from essent.tasks.sample import sample_texts
+from essent.tasks.calibration import write_calibration
+from essent.version import __version__
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+FORMAT = 2  # format 1, of version 0.1, listed only the graph's digests, in engine.json
+GRAPH_FILE, GOLDEN_FILE = "engine.json", "golden.safetensors"
 WINDOW = 2048  # texts tokenized ahead while the previous ones are computed
 WINDOW_CHARACTERS = 2**22  # limits windows of long texts: all their ids are in memory before truncation
-GRAPH_TOLERANCE = 1e-5  # of float32, relative to the longest vector if that is above 1
-TOLERANCES = {"openvino": GRAPH_TOLERANCE, "onnx": 1e-4}
-LOWEST_COSINE = {"bfloat16": 0.999, "int8": 0.5}  # with float32; rounding alone does not go below
+TOLERANCES = {"openvino": 1e-5, "onnx": 1e-4}  # of float32, relative to the longest vector if that is above 1
+COSINE_TOLERANCES = {"bfloat16": 0.001, "int8": 0.5}  # 1 - cosine with float32; rounding alone stays below
 CONSTANT = 1e-6  # smaller differences of similarities are rounding
-MIN_RANKED, MAX_RANKED = 300, 512  # texts: all their pairs are ranked, 45,000 to 131,000
-RANKED = ((0.999, "unchanged"), (0.98, "nearly unchanged"))  # by minimum Spearman
+MAX_RANKED = 512  # texts: all their pairs are ranked, 131,000
 
 
 class CompiledEncoder(NumpyEncoder):
@@ -54,7 +66,7 @@ class CompiledEncoder(NumpyEncoder):
         >>> encoder = Encoder("sentence-transformers/all-MiniLM-L6-v2", "static weights=idf").fit(["A cat.", "A dog."])
         >>> compiled = compile(encoder, threads=1)
         >>> compiled
-        CompiledEncoder('layers=static weights=idf', engine='openvino', precision='float32', threads=1, streams=1)
+        CompiledEncoder('layers=static weights=idf', engine='openvino', precision='float32', threads=1)
         >>> compiled.encode(["A short text."]).shape
         (1, 384)
     """
@@ -94,11 +106,8 @@ class CompiledEncoder(NumpyEncoder):
         return self.reading.max_seq_length
 
     def __repr__(self) -> str:
-        runtime = self.runtime
-        return (
-            f"CompiledEncoder({self.recipe!r}, engine={runtime.engine!r}, precision={runtime.precision!r}, "
-            f"threads={runtime.threads}, streams={runtime.streams})"
-        )
+        engine, threads = self.runtime.engine, self.runtime.threads
+        return f"CompiledEncoder({self.recipe!r}, engine={engine!r}, precision={self.precision!r}, threads={threads})"
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokenize texts to ids in their frame, truncated to the maximum length."""
@@ -150,10 +159,45 @@ class CompiledEncoder(NumpyEncoder):
                     yield rows[indices], *self.batch([sequences[index] for index in indices])
 
     def save(self, path: str | Path) -> None:
-        """Save graph, tokenizer, recipe and golden vectors to a folder for `essent.load`."""
-        from essent.engine.files import save_compiled
+        """Save graph, tokenizer, recipe and golden vectors to a folder for `essent.load`.
 
-        save_compiled(self, Path(check_path(path)))
+        The folder is written atomically; files that are not part of an older graph remain in it.
+
+        Raises:
+            ModelError: the path is a file, or the folder of another model.
+        """
+        target, runtime, reading = Path(check_path(path)), self.runtime, self.reading
+        check_replaceable(target, GRAPH)
+        texts, golden = self.golden
+        metadata = {
+            "format": FORMAT,
+            "essent": __version__,
+            "engine": runtime.engine,
+            "precision": runtime.precision,
+            "recipe": self.recipe,
+            "inputs": {
+                "frame": asdict(reading.frame),
+                "max_seq_length": reading.max_seq_length,
+                "pad_id": self.pad_id,
+                "cuts_start": reading.cuts_start,
+                "dropped": reading.dropped,
+            },
+            "dimensions": self.width,
+            "loss": None if self.loss is None else asdict(self.loss),
+            **self.settings,
+            "golden_texts": texts,
+        }
+        with replacing_folder(target, names_to_keep(target, GRAPH, ALL_FILES)) as folder:
+            for name in (*ALL_FILES, *TOKENIZER_FILES):
+                if (file := runtime.path.with_name(name)).is_file():
+                    shutil.copy(file, folder / name)
+            (folder / STATE_FOLDER).mkdir()
+            save_file({"golden": golden}, folder / STATE_FOLDER / GOLDEN_FILE)
+            text = json.dumps(metadata, ensure_ascii=False, indent=2)
+            (folder / STATE_FOLDER / GRAPH_FILE).write_text(text, encoding="utf-8")
+            if self.calibration is not None:
+                write_calibration(self.calibration, folder)
+            write_digests(folder)
 
     def as_sentence_transformer(self) -> SentenceTransformer:
         """Return a SentenceTransformer that runs this graph, for libraries that accept nothing else; it needs torch.
@@ -161,9 +205,10 @@ class CompiledEncoder(NumpyEncoder):
         It forms batches as sentence-transformers does, so `encode` of this class is faster for many texts.
         """
         with needs_torch("A SentenceTransformer"):
-            from essent.engine.conversion import GraphTransformer
+            from sentence_transformers import SentenceTransformer
 
-            return GraphTransformer(self)
+            from essent.engine.graph import GraphModule
+        return SentenceTransformer(modules=[GraphModule(self)], device="cpu", **self.settings)
 
 
 def _windows(order: np.ndarray, lengths: np.ndarray) -> Iterator[np.ndarray]:
@@ -200,26 +245,20 @@ def check_golden(compiled: CompiledEncoder, subject: str, alone: int | None = No
         EngineError: the vectors differ by more than rounding.
     """
     texts, golden = compiled.golden
-    runtime, precision = compiled.runtime, compiled.precision
+    runtime = compiled.runtime
     try:
         together = runtime.one(*compiled.batch(compiled.ids(texts)))
         single = np.concatenate([runtime.one(*compiled.batch(compiled.ids([text]))) for text in texts[:alone]])
     except (RuntimeError, ValueError) as error:
         raise EngineError(f"{subject} does not run: {str(error).strip().splitlines()[-1]}") from error
     for vectors, expected in ((together, golden), (single, golden[:alone])):
-        if vectors.shape != expected.shape:
-            raise EngineError(f"{subject} returns vectors of shape {vectors.shape}; expected {expected.shape}.")
-        if precision == "float32":
-            difference, allowed = largest_difference(vectors, expected), TOLERANCES[runtime.engine]
-            if not difference <= allowed:
-                raise EngineError(
-                    f"{subject} does not reproduce torch's vectors: the difference is {difference:.1e}, the limit "
-                    f"{allowed:.0e}."
-                )
-        elif not (lowest := float(cosines(vectors, expected).min())) >= (allowed := LOWEST_COSINE[precision]):
+        difference, limit = largest_difference(vectors, expected), TOLERANCES[runtime.engine]
+        if compiled.precision != "float32" and np.isfinite(difference):
+            difference, limit = 1 - float(cosines(vectors, expected).min()), COSINE_TOLERANCES[compiled.precision]
+        if difference > limit:
             raise EngineError(
-                f"{subject} does not reproduce torch's vectors in {precision}: the lowest cosine is {lowest:.3f}, the "
-                f"limit {allowed}. Use precision='float32', or calibrate int8 on texts like yours."
+                f"{subject} does not reproduce torch's vectors in {compiled.precision}: the difference is "
+                f"{difference:.1e}, the limit {limit:.0e}."
             )
 
 
@@ -230,15 +269,13 @@ def check_golden(compiled: CompiledEncoder, subject: str, alone: int | None = No
 class Loss:
     """The accuracy of a graph: cosines of its vectors with torch's float32 vectors of the same texts.
 
-    `spearman` compares the similarities of all pairs of the first 512 texts; 1 is the same order. None of the texts was
-    used for calibration.
+    `spearman` compares the similarities of all pairs of the first 512 texts; 1 is the same order.
 
     Example:
         >>> from essent.engine import Loss
         >>> loss = Loss(texts=400, mean_cosine=0.9998, lowest_cosine=0.9991, spearman=0.9995)
         >>> print(loss)  # as in `compile(encoder, precision="bfloat16").loss`
-        The ranking of similarities is unchanged: Spearman 0.9995 over 400 texts; lowest cosine with torch's float32
-        vectors 0.99910
+        Compared with torch's float32 vectors of 400 texts: Spearman of the similarities 0.9995, lowest cosine 0.99910
     """
 
     texts: int
@@ -247,20 +284,10 @@ class Loss:
     spearman: float
 
     def __str__(self) -> str:
-        change = next((name for minimum, name in RANKED if self.spearman >= minimum), "changed")
         return (
-            f"The ranking of similarities is {change}: Spearman {self.spearman:.4f} over "
-            f"{self.texts:,} texts; lowest cosine with torch's float32 vectors {self.lowest_cosine:.5f}"
+            f"Compared with torch's float32 vectors of {self.texts:,} texts: Spearman of the similarities "
+            f"{self.spearman:.4f}, lowest cosine {self.lowest_cosine:.5f}"
         )
-
-
-def texts_to_judge(texts: Sequence[str], calibration: Sequence[str]) -> list[str]:
-    """Select 300 to 512 distinct texts not used for calibration: the user's, plus essent's sample if these are few."""
-    used = set(calibration)
-    unseen, samples = ([text for text in dict.fromkeys(t) if text not in used] for t in (texts, sample_texts()))
-    if len(unseen) >= MIN_RANKED:
-        return unseen[:MAX_RANKED]
-    return list(dict.fromkeys([*unseen, *samples]))
 
 
 def loss_of(exact: np.ndarray, rounded: np.ndarray) -> Loss:
@@ -272,12 +299,6 @@ def loss_of(exact: np.ndarray, rounded: np.ndarray) -> Loss:
     is_constant = [np.ptp(values) < CONSTANT for values in similarities]  # all texts alike: nothing to rank
     spearman = float(all(is_constant)) if any(is_constant) else float(spearmanr(*similarities).statistic)
     return Loss(len(exact), float(row_cosines.mean()), float(row_cosines.min()), spearman)
-
-
-def measure_loss(model: SentenceTransformer, compiled: NumpyEncoder, texts: Sequence[str]) -> Loss:
-    """Compare a graph's vectors with the model's; see `texts_to_judge` for the texts."""
-    exact, rounded = (np.asarray(m.encode(list(texts), show_progress_bar=False), np.float32) for m in (model, compiled))
-    return loss_of(exact, rounded)
 
 
 def _similarities(vectors: np.ndarray) -> np.ndarray:

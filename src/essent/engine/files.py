@@ -1,54 +1,38 @@
-"""Save and load compiled encoders: the engine's file, the tokenizer, the recipe, golden vectors.
-
-model.xml, model.bin  or  model.onnx       the graph (above 2 GB also model.onnx.data)
-tokenizer.json …                           the model's own tokenizer
-essent/engine.json                         engine, precision, recipe, frame, prompts, golden texts
-essent/golden.safetensors                  torch's vectors of the golden texts
-"""
+"""Load the folder of a graph, an Encoder or a Router, and run a loaded model in another precision."""
 
 from __future__ import annotations
 
-import json
-import shutil
+import copy
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors.numpy import save_file
-
 from essent._core.arguments import check_path
-from essent._core.atomic import recover, replacing_folder
+from essent._core.atomic import recover
 from essent._core.folders.check import ROUTERS, check_folder
 from essent._core.folders.contents import check_entries, read_modules, saved_settings
 from essent._core.folders.files import (
-    GRAPH,
     STATE_FOLDER,
     check_digests,
-    check_replaceable,
     damage_named,
     digest_of_file,
-    names_to_keep,
     read_arrays,
     read_json,
-    write_digests,
 )
 from essent._core.folders.rules import ANYTHING, SENTENCE_TRANSFORMERS, TEXT, WHOLE, Kind, listed, mapping, optional
 from essent._core.lazy import needs_torch
-from essent._core.machine import SHORT
-from essent.engine.compiled import CompiledEncoder, Loss, check_golden
+from essent._core.machine import AUTO, BFLOAT16, SHORT, check_bfloat16, precision_of
+from essent.engine.compiled import FORMAT, GOLDEN_FILE, GRAPH_FILE, CompiledEncoder, Loss, check_golden
 from essent.engine.runtime import ALL_FILES, TOKENIZER_FILES, runtime_of
 from essent.errors import DamagedError, EngineError, ModelError
 from essent.recipe.reading import Reading
 from essent.recipe.tokens import DROPPED, Frame
-from essent.tasks.calibration import read_calibration, write_calibration
+from essent.tasks.calibration import read_calibration
 from essent.version import __version__
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-FORMAT = 2  # format 1, of version 0.1, listed only the graph's digests, in engine.json
-GRAPH_FILE, GOLDEN_FILE = "engine.json", "golden.safetensors"
 ENTRIES: dict[str, Kind] = {
     "engine": TEXT,
     "precision": TEXT,
@@ -61,16 +45,14 @@ ENTRIES: dict[str, Kind] = {
 }
 
 
-def load(
-    path: str | Path, *, threads: int | None = None, streams: int | None = None
-) -> CompiledEncoder | SentenceTransformer:
+def load(path: str | Path, *, threads: int | None = None) -> CompiledEncoder | SentenceTransformer:
     """Load a compiled encoder or an Encoder from a folder that essent saved, or a model with a Router.
 
     A compiled encoder is checked against its golden vectors. A folder of sentence-transformers whose Router has modules
     for queries and others for documents becomes a plain SentenceTransformer.
 
     Args:
-        threads, streams: of a compiled encoder; see `essent.engine.runtime.Runtime`.
+        threads: of a compiled encoder; by default the machine's cores.
 
     Raises:
         ModelError: another folder, or a damaged one.
@@ -82,7 +64,7 @@ def load(
         >>> encoder = essent.Encoder("sentence-transformers/all-MiniLM-L6-v2", "static")
         >>> essent.compile(encoder).save("compiled")
         >>> essent.load("compiled", threads=1)
-        CompiledEncoder('static', engine='openvino', precision='float32', threads=1, streams=1)
+        CompiledEncoder('static', engine='openvino', precision='float32', threads=1)
     """
     root = Path(check_path(path))
     recover(root)
@@ -107,7 +89,7 @@ def load(
         kind = runtime_of(metadata["engine"], metadata["precision"])
         inputs, loss = metadata["inputs"], metadata["loss"]
         compiled = CompiledEncoder(
-            kind(root, metadata["precision"], threads, streams),
+            kind(root, metadata["precision"], threads),
             _reading(root, inputs),
             inputs["pad_id"],
             metadata["recipe"],
@@ -180,41 +162,43 @@ def read_graph_metadata(path: Path) -> dict[str, Any]:
     return metadata
 
 
-def save_compiled(compiled: CompiledEncoder, path: Path) -> None:
-    """Write the folder atomically; files that are not part of an older graph remain in it.
+# -- another precision -------------------------------------------------------------------------------------------------
+
+
+def computing_in(model: Any, precision: str, *, shared: bool = True) -> Any:
+    """Run a model's transformer in a precision; pooling and shaping remain in float32.
+
+    Args:
+        model: an Encoder or a sentence-transformers model. A graph keeps its own precision.
+        precision: float32, or bfloat16 on machines that compute in it; auto is float32 on a CPU and the saved type on a
+            GPU.
+        shared: whether the model is also used elsewhere; a copy is returned then.
 
     Raises:
-        ModelError: the path is a file, or the folder of another model.
+        InputError: an unknown precision.
+        EngineError: the machine lacks the precision, or a graph has another one.
     """
-    check_replaceable(path, GRAPH)
-    runtime, reading = compiled.runtime, compiled.reading
-    texts, golden = compiled.golden
-    metadata = {
-        "format": FORMAT,
-        "essent": __version__,
-        "engine": runtime.engine,
-        "precision": runtime.precision,
-        "recipe": compiled.recipe,
-        "inputs": {
-            "frame": asdict(reading.frame),
-            "max_seq_length": reading.max_seq_length,
-            "pad_id": compiled.pad_id,
-            "cuts_start": reading.cuts_start,
-            "dropped": reading.dropped,
-        },
-        "dimensions": compiled.width,
-        "loss": None if compiled.loss is None else asdict(compiled.loss),
-        **compiled.settings,
-        "golden_texts": texts,
-    }
-    with replacing_folder(path, names_to_keep(path, GRAPH, ALL_FILES)) as folder:
-        for name in (*ALL_FILES, *TOKENIZER_FILES):
-            if (file := runtime.path.with_name(name)).is_file():
-                shutil.copy(file, folder / name)
-        (folder / STATE_FOLDER).mkdir()
-        save_file({"golden": golden}, folder / STATE_FOLDER / GOLDEN_FILE)
-        text = json.dumps(metadata, ensure_ascii=False, indent=2)
-        (folder / STATE_FOLDER / GRAPH_FILE).write_text(text, encoding="utf-8")
-        if compiled.calibration is not None:
-            write_calibration(compiled.calibration, folder)
-        write_digests(folder)
+    precision = precision_of(precision)
+    if precision == AUTO:
+        return model
+    if isinstance(model, CompiledEncoder):
+        if precision != model.precision:
+            raise EngineError(f"The graph computes in {model.precision}: save it again with --precision {precision}.")
+        return model
+    import torch
+
+    from essent.encoder.encoder import Encoder
+
+    check_bfloat16(precision, model.device.type)
+    if isinstance(model, Encoder) and model.module.plan.is_static:
+        return model  # sums of table rows are always float32
+    converted = copy.deepcopy(model) if shared else model
+    if isinstance(converted, Encoder):
+        converted.module.backbone.compute_in(precision)
+    elif precision == BFLOAT16:
+        first: Any = converted[0]
+        first.forward = torch.autocast(converted.device.type, torch.bfloat16)(first.forward)
+        first.precision = precision
+    else:
+        converted.float()
+    return converted

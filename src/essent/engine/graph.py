@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize
+from sentence_transformers.base.modules.input_module import InputModule
 from sentence_transformers.sentence_transformer.modules import LayerNorm, Pooling, StaticEmbedding
 from torch import nn
 
@@ -25,7 +26,6 @@ from essent.encoder.encoder import Encoder
 from essent.encoder.module import RecipeModule
 from essent.engine.runtime import FILES, onnxruntime, openvino
 from essent.errors import EngineError, ModelError, RecipeError
-from essent.model.template import template_states
 from essent.recipe.layers import format_mix
 from essent.recipe.shaping.base import Affine
 from essent.recipe.shaping.chain import Chain
@@ -47,8 +47,8 @@ class Graph(nn.Module):
 
     Raises:
         NotFittedError: the recipe has learned parts and `fit` has not been called.
-        EngineError: template denoising without a maximum length, or a recipe that reads the masked-LM head, adds
-            several templates or has a quantile map.
+        EngineError: a recipe that reads the masked-LM head, removes a template's bias, adds several templates or has a
+            quantile map.
     """
 
     def __init__(self, module: RecipeModule, tail: Sequence[nn.Module] = ()) -> None:
@@ -60,6 +60,11 @@ class Graph(nn.Module):
                 "masks, and a graph computes the same for every token. Use the recipe 'prompt', which reads the state "
                 "of [MASK]."
             )
+        if any(source.debiased for source in module.plan.sources):
+            raise EngineError(
+                f"layers={format_mix(module.recipe.layers)} cannot be converted: template denoising runs the model a "
+                "second time. Use the recipe 'prompt'."
+            )
         if len(module.plan.frames) > 1:
             raise EngineError(
                 f"The recipe {str(module.recipe)!r} adds several templates, and a graph computes one. Use one template."
@@ -69,32 +74,18 @@ class Graph(nn.Module):
         self.prefix = frame.prefix if frame.after else frame.prefix[:-1]  # a row has at least one more token
         self.shaping = shaping_graph(module.chain)
         self.tail = nn.ModuleList(tail)
-        self.biases: dict[int, str] = {}  # layer -> buffer: the empty template's states by number of words, (W,F,D)
-        for layer in {s.key for s in module.plan.sources if s.debiased and isinstance(s.key, int)}:
-            self.biases[layer] = f"bias_{layer}"
-            self.register_buffer(f"bias_{layer}", all_template_states(module, layer))
 
     def forward(self, ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Compute vectors (B,K) from ids and attention mask, both (B,T) int64."""
         plan, backbone = self.module.plan, self.module.backbone
         tokens = Tokens(ids, attention_mask.bool(), content_of(attention_mask.bool(), plan.frame), self.prefix)
         states = backbone.states(tokens, plan.required)
-        bias_of = self._bias if self.biases else None
-        pooled, _, _ = plan.pool(tokens, states, backbone, self.module.stats, bias_of)
+        pooled, _, _ = plan.pool(tokens, states, backbone, self.module.stats)
         features = {"sentence_embedding": self.shaping(pooled)}
         for step in self.tail:
             features = step(features)
         embedding: torch.Tensor = features["sentence_embedding"]
         return embedding
-
-    def _bias(self, tokens: Tokens, layer: int) -> torch.Tensor:
-        """Look up the empty template's state at each of its tokens, 0 at the user's words: (B,T,D)."""
-        table = getattr(self, self.biases[layer])
-        words = tokens.content.long().sum(dim=1).clamp(max=table.shape[0] - 1)  # (B,)
-        template = tokens.attention_mask & ~tokens.content  # (B,T)
-        rank = (template.long().cumsum(dim=1) - 1).clamp(min=0).unsqueeze(-1).expand(-1, -1, table.shape[2])
-        bias: torch.Tensor = table[words].gather(1, rank) * template.unsqueeze(-1)
-        return bias
 
     def pad(self, sequences: Sequence[list[int]]) -> tuple[torch.Tensor, ...]:
         """Pad sequences of ids on the right to a batch: ids and attention mask, both (B,T) int64."""
@@ -116,17 +107,6 @@ class Graph(nn.Module):
                 yield
         finally:
             backbone.pads_right = False
-
-
-def all_template_states(module: RecipeModule, layer: int) -> torch.Tensor:
-    """Compute the empty template's states for every possible number of words: (W,F,D)."""
-    frame, longest = module.plan.frame, module.backbone.max_seq_length
-    if longest is None:
-        raise EngineError("A graph with template denoising needs a maximum length: set encoder.max_seq_length first.")
-    like = module.backbone.static_table
-    lengths = np.array_split(np.arange(max(longest - len(frame), 0) + 1), max(longest // 64, 1))
-    with torch.no_grad():
-        return torch.cat([template_states(frame, layer, part.tolist(), module.backbone, like) for part in lengths])
 
 
 # -- shaping ----------------------------------------------------------------------------------------------------------
@@ -285,28 +265,61 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def quantize(path: Path, batches: list[tuple[Any, ...]]) -> None:
-    """Quantize an OpenVINO file to int8 in place.
-
-    Args:
-        path: model.xml.
-        batches: ids and attention masks to calibrate activations on; without any, only the weights become int8.
+def quantize(path: Path) -> None:
+    """Quantize the weights of an OpenVINO file, model.xml, to int8 in place.
 
     Raises:
         MissingDependencyError: nncf is not installed.
     """
     ov = openvino()
-    with contextlib.redirect_stdout(sys.stderr):  # its progress bars, and its logger, which binds the stream at import
+    with _quiet(), contextlib.redirect_stdout(sys.stderr):  # its progress bars and its logger
         nncf = optional_import("nncf", "convert")
-    with _quiet(), contextlib.redirect_stdout(sys.stderr):
         model = ov.Core().read_model(path)
-        if batches:
-            data = nncf.Dataset(batches, lambda batch: dict(zip(INPUTS, batch, strict=False)))
-            quantized = nncf.quantize(model, data, subset_size=len(batches), model_type=nncf.ModelType.TRANSFORMER)
-        else:
-            quantized = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
+        quantized = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
         new_path = path.with_name("int8.xml")
         ov.save_model(quantized, new_path, compress_to_fp16=False)
         del model, quantized
     new_path.replace(path)
     new_path.with_suffix(".bin").replace(path.with_suffix(".bin"))
+
+
+# -- a graph in a SentenceTransformer ---------------------------------------------------------------------------------
+
+
+class GraphModule(InputModule):
+    """A module of sentence-transformers that tokenizes texts and runs a compiled encoder's graph."""
+
+    modalities: list[Any] = ["text"]  # noqa: RUF012  (the base class declares it so)
+
+    def __init__(self, encoder: Any) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.tokenizer = encoder.reading.backend
+
+    def preprocess(self, inputs: Any, prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
+        """Return ids and attention mask (B,T) of texts."""
+        ids, attention_mask = self.encoder.batch(self.encoder.ids([(prompt or "") + text for text in inputs]))
+        return {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(attention_mask)}
+
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """Add the vectors (B,K), `sentence_embedding`, to ids and attention mask."""
+        ids, attention_mask = (features[name].cpu().numpy() for name in INPUTS)
+        return {**features, "sentence_embedding": torch.from_numpy(self.encoder.runtime.one(ids, attention_mask))}
+
+    def get_embedding_dimension(self) -> int:
+        """Return the number of dimensions of a vector."""
+        return int(self.encoder.width)
+
+    @property
+    def max_seq_length(self) -> int | None:
+        """The maximum length in tokens; None without a limit."""
+        limit: int | None = self.encoder.max_seq_length
+        return limit
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Raise: `CompiledEncoder.save` writes the graph.
+
+        Raises:
+            EngineError: always.
+        """
+        raise EngineError("A SentenceTransformer of a graph cannot be saved: call CompiledEncoder.save.")

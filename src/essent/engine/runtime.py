@@ -61,24 +61,23 @@ class Runtime(ABC):
         folder: the folder with the file.
         precision: the precision of the computation.
         threads: total number of threads; by default the machine's cores.
-        streams: batches in parallel, each with `threads / streams` threads. By default one stream per thread up to 4
+
+    Attributes:
+        streams: number of batches in parallel, each with `threads / streams` threads. One stream per thread up to 4
             threads, then one per two threads: one stream waits for memory while another computes.
 
     Raises:
-        EngineError: a precision that the engine or the machine lacks, or more streams than threads.
+        EngineError: a precision that the engine or the machine lacks, or an invalid number of threads.
     """
 
     engine: str
     precisions: tuple[str, ...]
 
-    def __init__(self, folder: Path, precision: str, threads: int | None = None, streams: int | None = None) -> None:
-        for name, value in (("threads", threads), ("streams", streams)):
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise EngineError(f"{name}={value!r}: must be a whole number of at least 1.")
-        self.threads = threads or cores()
-        self.streams = streams or (self.threads if self.threads <= 4 else self.threads // 2)
-        if self.streams > self.threads:
-            raise EngineError(f"streams={self.streams}: must be at most the number of threads, {self.threads}.")
+    def __init__(self, folder: Path, precision: str, threads: int | None = None) -> None:
+        self.threads = cores() if threads is None else threads
+        if not isinstance(self.threads, int) or self.threads < 1:
+            raise EngineError(f"threads={threads!r}: must be a whole number of at least 1.")
+        self.streams = self.threads if self.threads <= 4 else self.threads // 2
         self.path = Path(folder).absolute() / FILES[self.engine]  # read at first use, possibly in another folder
         self.precision = precision
         self._quick_lock, self._bulk_lock = Lock(), Lock()  # a query does not wait for a corpus
@@ -144,8 +143,8 @@ class OpenVINORuntime(Runtime):
     engine = "openvino"
     precisions = ("float32", "bfloat16", "int8")
 
-    def __init__(self, folder: Path, precision: str, threads: int | None = None, streams: int | None = None) -> None:
-        super().__init__(folder, precision, threads, streams)
+    def __init__(self, folder: Path, precision: str, threads: int | None = None) -> None:
+        super().__init__(folder, precision, threads)
         self._core = openvino().Core()
         check_precision(precision, self._core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
         try:
@@ -171,8 +170,8 @@ def check_precision(precision: str, capabilities: Iterable[str]) -> None:
     """Raise an error for bfloat16 on a CPU without such arithmetic, where OpenVINO would silently use float32."""
     if precision == "bfloat16" and "BF16" not in capabilities:
         raise EngineError(
-            "precision='bfloat16': this CPU has no bfloat16 arithmetic (AVX-512 BF16 or AMX). Use precision='float32', "
-            "or 'int8' with calibration texts."
+            "precision='bfloat16': this CPU has no bfloat16 arithmetic (AVX-512 BF16 or AMX). Use precision='float32' "
+            "or 'int8'."
         )
 
 

@@ -24,8 +24,8 @@ from essent._core import machine
 from essent._core.arguments import ModelLike, check_size
 from essent._core.atomic import remove_leftovers, write_bytes, write_json
 from essent._core.registry import did_you_mean
-from essent.encoder.cache import digest_of_backbone
 from essent.encoder.encoder import Encoder
+from essent.encoder.module import digest_of_backbone
 from essent.errors import DataError, UnknownNameError
 from essent.improvement import results
 from essent.improvement.budget import plan_encoder, plan_graph, plan_static, share_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,12 @@ from torch import nn
 from essent._core.arguments import ModelLike, check_size
 from essent._core.folders.contents import is_essent_folder, is_exported_folder
 from essent._core.hub import reach_model
-from essent._core.machine import AUTO
+from essent._core.machine import AUTO, precision_of
 from essent._core.texts import check_texts
-from essent.encoder.cache import PooledCache, digest_of_backbone, key_of
-from essent.encoder.encoder import Encoder, open_as_it_is
+from essent.encoder.encoder import open_as_it_is
 from essent.encoder.plan import Plan, chain_of, count_frames, pool_texts
-from essent.engine.choice import EngineChoice, choose
 from essent.engine.compiled import CompiledEncoder
+from essent.engine.files import computing_in
 from essent.engine.files import load as load_exported
 from essent.errors import DataError, InputError
 from essent.model.loading import load
@@ -29,7 +28,6 @@ from essent.model.token_rows import is_static
 from essent.model.weights import move
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.chain import Chain
-from essent.recipe.types import CorpusStats
 from essent.selection.program import cut_to, without_shaping
 from essent.selection.results import Evaluation
 from essent.tasks.base import Task, TaskLike, prompt_note
@@ -68,9 +66,7 @@ def evaluate(
     frequency_texts: Sequence[str] | None = None,
     batch_size: int = 32,
     progress: bool = False,
-    cache: str | Path | None = None,
     max_seq_length: int | None = None,
-    engine: str = AUTO,
     precision: str = AUTO,
     report: Callable[[str, Result], None] | None = None,
     **options: Any,
@@ -95,12 +91,9 @@ def evaluate(
         frequency_texts: count tokens on these instead of each task's texts (idf^W).
         batch_size: texts per forward pass.
         progress: show a progress bar.
-        cache: a folder of pooled vectors, reused by later runs with the same weights. By default, vectors are cached
-            for this run only: a text that several tasks share is encoded once.
         max_seq_length: maximum number of tokens per text, template included; by default the model's own limit. The
             papers' clustering truncates at 64.
-        engine, precision: engine and precision of the model, see `essent.engine.EngineChoice`. Recipes share their
-            passes in torch; in openvino and onnx, each recipe has its own graph.
+        precision: number format of the computation: auto (float32 on a CPU), float32 or bfloat16.
         report: called with (recipe text, result) after each result.
         options: SentenceTransformer's keyword arguments (device, revision …).
 
@@ -121,7 +114,7 @@ def evaluate(
         >>> results.compare("static", "mean").summary()
         'static is worse than mean by -42.04 [-56.48, -28.61], p ≤ 0.002.'
     """
-    choice = EngineChoice(engine, precision)
+    precision = precision_of(precision)
     for name, values in (("recipes", recipes), ("tasks", tasks)):
         is_table = any(hasattr(values, attribute) for attribute in ("score_vectors", "columns", "column_names"))
         if is_table or isinstance(values, (str, Path, Recipe)):
@@ -130,17 +123,17 @@ def evaluate(
     loaded_tasks = _load_tasks(tasks, data, columns)
     if not parsed and (fit_texts is not None or frequency_texts is not None):
         raise InputError("fit_texts and frequency_texts are used by recipes only, but recipes is empty.")
-    engine_provenance = {name: chosen for name, chosen in asdict(choice).items() if chosen != AUTO}
-    passes: dict[str, Any] = {"batch_size": batch_size, "progress": progress, "cache": cache}
+    passes: dict[str, Any] = {"batch_size": batch_size, "progress": progress}
+    computed_in = {} if precision == AUTO else {"precision": precision}
     results = []
     for name, each in _named(model, options).items():
         if parsed:
-            bench = Bench(each, parsed, options=options, max_seq_length=max_seq_length, choice=choice, **passes)
+            bench = Bench(each, parsed, options=options, max_seq_length=max_seq_length, precision=precision, **passes)
             scored = _score_recipes(bench, loaded_tasks, fit_texts, frequency_texts)
         else:
-            scored = _score_unchanged(_open_unchanged(each, options, max_seq_length, choice), loaded_tasks)
+            scored = _score_unchanged(_open_unchanged(each, options, max_seq_length, precision), loaded_tasks)
         for result in scored:
-            results.append(result.with_provenance(model=name, **engine_provenance))
+            results.append(result.with_provenance(model=name, **computed_in))
             if report is not None:
                 report(result.provenance["recipe"], results[-1])
     return Evaluation.of(results, loaded_tasks)
@@ -195,7 +188,7 @@ def _with_prompts(result: Result, task: Task, prompts: Mapping[str, str], defaul
     return replace(result, notes=(*result.notes, *prompt_note(task.prompts_for(prompts, default))))
 
 
-def _open_unchanged(model: ModelLike, options: dict[str, Any], max_seq_length: int | None, choice: EngineChoice) -> Any:
+def _open_unchanged(model: ModelLike, options: dict[str, Any], max_seq_length: int | None, precision: str) -> Any:
     """Return a model, loaded if it is a name or a folder, as an encoder with its own recipe and fitted state."""
     is_name = isinstance(model, (str, Path))
     is_exported = is_name and is_exported_folder(str(model))
@@ -206,12 +199,12 @@ def _open_unchanged(model: ModelLike, options: dict[str, Any], max_seq_length: i
         encoder = load_exported(str(model)) if is_exported else open_as_it_is(str(model), options)
     if max_seq_length is not None:
         encoder.max_seq_length = min(max_seq_length, encoder.max_seq_length or max_seq_length)
-    if choice.is_default:
+    if precision == AUTO:
         return encoder
     if not isinstance(encoder, (SentenceTransformer, CompiledEncoder)):
         name = type(encoder).__name__
-        raise InputError(f"A {name} has its own engine. Omit engine= and precision=, which need a torch model.")
-    return choose(encoder, choice.engine, choice.precision)
+        raise InputError(f"A {name} has no other precision. Omit precision=, which needs a model in torch.")
+    return computing_in(encoder, precision)
 
 
 def _load_tasks(tasks: Sequence[TaskLike], data: str | Path | None, columns: Mapping[str, str] | None) -> list[Task]:
@@ -262,7 +255,7 @@ class Bench:
 
     Args:
         recipes: recipes that differ in their shaping only also share the pooled vectors.
-        choice: engine and precision. A graph is made per recipe, and per task too if the recipe counts tokens.
+        precision: number format of the passes.
     """
 
     def __init__(
@@ -273,21 +266,17 @@ class Bench:
         batch_size: int,
         progress: bool,
         options: dict[str, Any],
-        cache: str | Path | None = None,
         max_seq_length: int | None = None,
-        choice: EngineChoice | None = None,
+        precision: str = AUTO,
     ) -> None:
         check_size(batch_size, "batch_size")
         if max_seq_length is not None:
             check_size(max_seq_length, "max_seq_length")
         loaded = load(model, recipes, options)
-        self.model, self.options, self.graphs = model, options, dict[str, Any]()
-        self.choice = choice or EngineChoice()
         self.backbone, self.prompt = loaded.backbone, loaded.default_prompt
         self.prompts = dict(loaded.settings.get("prompts") or {})
         self.recipes = list(recipes)
-        if not self.choice.makes_graph:
-            self.backbone.compute_in(self.choice.precision)
+        self.backbone.compute_in(precision)
         self.plans = {recipe: Plan(recipe, self.backbone) for recipe in dict.fromkeys(map(without_shaping, recipes))}
         self._chains()  # raises an error for a step that the model cannot give its matrix
         cut_to(self.backbone, list(self.plans.values()))
@@ -295,41 +284,13 @@ class Bench:
             self.backbone.max_seq_length = min(max_seq_length, self.backbone.max_seq_length or max_seq_length)
         move(nn.ModuleList([self.backbone, *self.plans.values()]), loaded.settings["device"])
         self.batch_size, self.progress = batch_size, progress
-        self.cache = PooledCache(cache)
-        self.digest = "" if cache is None else digest_of_backbone(self.backbone)
-        if self.choice.makes_graph:
-            self.digest += f" {self.choice.engine} {self.choice.graph_precision}"
+        self.last_fit: tuple[Any, dict[Recipe, np.ndarray]] = None, {}
 
     def _pooled(self, texts: Sequence[str], plans: Sequence[Plan], counted: Sequence[str]) -> dict[Recipe, np.ndarray]:
-        """Return the vectors (N,K) before shaping by recipe, from the cache or from one pass per template."""
+        """Return the vectors (N,K) before shaping by recipe, from one pass per template."""
         stats = count_frames(self.backbone, plans, counted)
-        counts = [stats[plan.frame] if plan.reads_stats else None for plan in plans]
-        keys = [
-            key_of(self.digest + plan.rows_digest, plan.recipe.digest(), count)
-            for plan, count in zip(plans, counts, strict=True)
-        ]
-
-        def run(missing: list[str]) -> list[np.ndarray]:
-            if not self.choice.makes_graph:
-                return pool_texts(
-                    self.backbone, plans, missing, stats, batch_size=self.batch_size, progress=self.progress
-                )
-            graphs = list(map(self._graph, keys, plans, counts))  # before any of them encodes
-            settings: dict[str, Any] = {"prompt": "", "batch_size": self.batch_size, "show_progress_bar": self.progress}
-            return [graph.encode(missing, **settings) for graph in graphs]
-
-        vectors = self.cache.vectors(keys, [plan.width for plan in plans], texts, run)
+        vectors = pool_texts(self.backbone, plans, texts, stats, batch_size=self.batch_size, progress=self.progress)
         return dict(zip((plan.recipe for plan in plans), vectors, strict=True))
-
-    def _graph(self, key: str, plan: Plan, stats: CorpusStats | None) -> Any:
-        """Return the graph of a recipe with its token counts."""
-        if key not in self.graphs:
-            encoder = Encoder(self.model, plan.recipe, **self.options)
-            encoder.module.stats = stats
-            if plan.required.depth is not None:
-                encoder.max_seq_length = self.backbone.max_seq_length
-            self.graphs[key] = choose(encoder, self.choice.engine, self.choice.precision)
-        return self.graphs[key]
 
     def vectors(
         self,
@@ -348,7 +309,11 @@ class Bench:
         pooled_to_fit = pooled
         if fit_texts is not None:
             plans = [self.plans[without_shaping(recipe)] for recipe, chain in chains.items() if chain.needs_fit]
-            pooled_to_fit = self._pooled(self._prompted(fit_texts), list(dict.fromkeys(plans)), counted)
+            to_fit = self._prompted(fit_texts)
+            key = to_fit, counted if any(plan.reads_stats for plan in plans) else None
+            if key != self.last_fit[0]:  # otherwise the same for all tasks
+                self.last_fit = key, self._pooled(to_fit, list(dict.fromkeys(plans)), counted)
+            pooled_to_fit = self.last_fit[1]
         shaped = []
         for recipe, chain in chains.items():
             unshaped = without_shaping(recipe)

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from essent._core.lazy import optional_import
-from essent.encoder.cache import digest_of, key_of
+from essent.encoder.module import digest_of, key_of
 from essent.errors import InputError
 from essent.tasks.base import Task
 from essent.tasks.result import Result

@@ -20,7 +20,7 @@ from essent._core import machine
 from essent._core.arguments import ModelLike, check_size
 from essent._core.machine import AUTO
 from essent._core.registry import did_you_mean
-from essent.encoder.cache import digest_of_backbone
+from essent.encoder.module import digest_of_backbone
 from essent.errors import InputError
 from essent.model.loading import load, read_capabilities
 from essent.model.template import with_room

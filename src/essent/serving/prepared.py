@@ -23,8 +23,8 @@ import numpy as np
 from essent._core.folders.contents import ABOUT, is_essent_folder, is_exported_folder, read_about
 from essent._core.folders.files import STATE_FOLDER
 from essent._core.machine import AUTO, BFLOAT16, FLOAT32
-from essent.engine.choice import EngineChoice
 from essent.engine.compiled import TOLERANCES, CompiledEncoder
+from essent.engine.runtime import RUNTIMES
 from essent.errors import EngineError, MissingDependencyError, ModelError, RecipeError
 from essent.recipe.reading import Reading, reading_of
 from essent.serving.worker import Source, ignore_stop_signals
@@ -137,7 +137,7 @@ def prepare(name_and_model: str, engine: str, folder: Path, precision: str = AUT
     source = str(Path(source).resolve()) if Path(source).exists() else source
     is_saved = is_exported_folder(source) or (Path(source).is_dir() and is_essent_folder(source, {}))
     verified = verify(source) if is_saved else None
-    encoder, weights, graph_folder = _load(name, source, EngineChoice(engine, precision), folder)
+    encoder, weights, graph_folder = _load(name, source, engine, precision, folder)
     texts: Sequence[str] = STATIC_TEXTS
     pad_id, tolerance = 0, 1e-5
     if isinstance(encoder, StaticEncoder):
@@ -204,28 +204,28 @@ def _typical_cosines(encoder: Any) -> list[dict[str, Any]]:
     return typical
 
 
-def _load(name: str, source: str, chosen: EngineChoice, folder: Path) -> tuple[Any, np.ndarray | None, str]:
+def _load(name: str, source: str, engine: str, precision: str, folder: Path) -> tuple[Any, np.ndarray | None, str]:
     """Return a StaticEncoder, an Encoder or a CompiledEncoder, its weight per token, and the graph's folder.
 
     With engine=auto, a model on the CPU is compiled for OpenVINO if possible.
     """
-    if chosen.precision == BFLOAT16 and not is_exported_folder(source):
-        if chosen.engine == "torch":
-            raise EngineError("precision='bfloat16' needs a graph on the CPU: set engine='openvino'.")
-        chosen = EngineChoice("openvino" if chosen.engine == AUTO else chosen.engine, BFLOAT16)
-    model = open_encoder(source, chosen)
+    is_halved = precision == BFLOAT16 and not is_exported_folder(source)
+    if is_halved and engine == "torch":
+        raise EngineError("precision='bfloat16' needs a graph on the CPU: set engine='openvino'.")
+    model = open_encoder(source, FLOAT32 if is_halved else precision)
     if isinstance(model, (StaticEncoder, CompiledEncoder)):
         return model, None, source
     from essent.encoder.encoder import Encoder
     from essent.engine.conversion import compile
 
     weights = _token_weights(model) if isinstance(model, Encoder) else None
-    if chosen.makes_graph or (chosen.engine == AUTO and model.device.type == "cpu"):
-        kind = chosen.engine if chosen.makes_graph else "openvino"
+    needs_graph = engine in RUNTIMES or is_halved
+    if needs_graph or (engine == AUTO and model.device.type == "cpu"):
+        kind = engine if engine in RUNTIMES else "openvino"
         try:
-            compiled = compile(model, kind, precision=chosen.graph_precision)
+            compiled = compile(model, kind, precision=FLOAT32 if precision == AUTO else precision)
         except (EngineError, MissingDependencyError) as error:
-            if chosen.makes_graph:
+            if needs_graph:
                 raise
             logger.warning("%s runs in torch: %s", name, error)
         else:

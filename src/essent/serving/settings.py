@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from essent.engine.choice import EngineChoice
+from essent._core.machine import precision_of
 from essent.errors import InputError
 
+ENGINES = ("auto", "torch", "openvino", "onnx")
 POSITIVE = (
     "max_inputs", "max_request_tokens", "max_queue_tokens", "max_body_mb", "max_connections", "timeout",
     "batch_timeout", "quiet_timeout",
@@ -61,7 +62,9 @@ class Settings:
     no_page: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "precision", EngineChoice(self.engine, self.precision).precision)
+        if self.engine not in ENGINES:
+            raise InputError(f"engine={self.engine!r}; allowed: {', '.join(ENGINES)}.")
+        object.__setattr__(self, "precision", precision_of(self.precision))
         if not 0 <= self.port <= 65535:
             raise InputError(f"port={self.port}: must be between 0 and 65535.")
         for name in POSITIVE:

@@ -22,7 +22,7 @@ from essent._core.folders.check import check_model
 from essent._core.folders.contents import is_exported_folder, read_settings, saved_settings
 from essent._core.folders.files import read_json
 from essent._core.lazy import check_torch
-from essent.engine.choice import EngineChoice, check_graph, computing_in
+from essent._core.machine import AUTO
 from essent.engine.numpy_encoder import Keep, NumpyEncoder, unit_length
 from essent.errors import DamagedError, InputError, ModelError
 from essent.recipe.reading import Reading
@@ -169,7 +169,7 @@ class StaticEncoder(NumpyEncoder):
 
 def open_encoder(
     model: str | Path,
-    choice: EngineChoice,
+    precision: str = AUTO,
     recipe: Recipe | str | None = None,
     *,
     options: Mapping[str, Any] | None = None,
@@ -180,8 +180,8 @@ def open_encoder(
 ) -> Any:
     """Open a folder or a name on the hub: a StaticEncoder or a saved graph, which need no torch, or a model in torch.
 
-    With a recipe, options or texts to learn from, it is a model in torch: an Encoder, or a SentenceTransformer if no
-    recipe describes its modules. It is not compiled, whatever the choice.
+    With a precision, a recipe, options or texts to learn from, a folder that is no graph is a model in torch: an
+    Encoder, or a SentenceTransformer if no recipe describes its modules.
 
     Args:
         options: device, revision and trust_remote_code of a model in torch.
@@ -191,18 +191,18 @@ def open_encoder(
 
     Raises:
         DamagedError, ModelError: it cannot be loaded. InputError: options of a saved graph.
-        EngineError: a graph of another engine or precision.
+        EngineError: a graph of another precision, or a machine that lacks it.
         MissingDependencyError: torch is not installed; explains why StaticEncoder cannot load the model.
     """
+    from essent.engine.files import computing_in, load
+
     name, needed_by = str(model), f"The model {str(model)!r}"
     changes = [*(options or {}), *(["max_seq_length"] if max_seq_length else [])]
     if recipe is None and is_exported_folder(name):
-        from essent.engine.files import load
-
         if changes:
             raise InputError(f"{name!r} is a saved graph, which takes no {' or '.join(changes)}.")
-        return check_graph(load(name, threads=threads), choice)
-    if choice.is_default and not (recipe or learns or changes):
+        return computing_in(load(name, threads=threads), precision)
+    if precision == AUTO and not (recipe or learns or changes):
         try:
             return StaticEncoder.load(name)
         except DamagedError:
@@ -216,7 +216,7 @@ def open_encoder(
     encoder: Any = Encoder(name, recipe, **(options or {})) if recipe else open_as_it_is(name, dict(options or {}))
     if max_seq_length is not None:
         encoder.max_seq_length = max_seq_length
-    return encoder if choice.makes_graph else computing_in(encoder, choice.precision, shared=False)
+    return computing_in(encoder, precision, shared=False)
 
 
 def _sums(weights: np.ndarray, row_numbers: np.ndarray, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ import torch
 from essent._core import machine
 from essent._core.display import duration, text_progress
 from essent._core.texts import check_texts
-from essent.encoder.cache import digest_of_backbone
+from essent.encoder.module import digest_of_backbone
 from essent.encoder.plan import Plan
 from essent.errors import InputError, ModelError
 from essent.model.backbone import Backbone

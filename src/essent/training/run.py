@@ -20,9 +20,8 @@ from essent._core.atomic import require_replaceable
 from essent._core.folders.files import ENCODER, check_replaceable
 from essent._core.lazy import optional_import
 from essent._core.texts import distinct_texts
-from essent.encoder.cache import digest_of_backbone
 from essent.encoder.encoder import Encoder
-from essent.encoder.module import RecipeModule
+from essent.encoder.module import RecipeModule, digest_of_backbone
 from essent.errors import InputError
 from essent.tasks.base import LabeledTask
 from essent.tasks.locate import load_labelled

@@ -62,7 +62,7 @@ def reproduce(
         seeds: Maximum number of seeds of random embeddings.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         json_file: Also write all cells as JSON; - is standard output.
-        cache: Folder for vectors and averaged token vectors, so that later runs encode only new texts.
+        cache: Folder for averaged token vectors, which later runs read.
         batch_size: Texts of about 64 tokens per batch.
     """
     if table is None:

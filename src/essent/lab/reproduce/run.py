@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from essent._core.arguments import check_size
-from essent.encoder.cache import digest_of_backbone
+from essent.encoder.module import digest_of_backbone
 from essent.errors import DataError, EssentError, InputError
 from essent.lab.explain.importance import backbone_of, head_agreement, impact_agreement
 from essent.lab.minimal_pairs.rows import lexical_overlap
@@ -70,7 +70,7 @@ def run_table(
         most_seeds: maximum number of seeds of random embeddings.
         batch_size: size of a batch: 32 holds as many tokens as 32 texts of 64 tokens.
         progress: show progress bars.
-        cache: a folder that retains pooled vectors and averaged token vectors for later runs.
+        cache: a folder that retains averaged token vectors for later runs.
         report: called with a line about each step.
         options: SentenceTransformer's keyword arguments.
 
@@ -217,7 +217,7 @@ class _Run:
                 job.problem = f"not on this model: {_first_line(error)}"
         for sources, group in groups.items():
             distinct = list(dict.fromkeys(recipe for _, recipes in group for recipe in recipes))
-            bench = Bench(model, distinct, cache=self.cache, **self.passes)
+            bench = Bench(model, distinct, **self.passes)
             fit_texts, count_texts = (self.corpus if source == "corpus" else None for source in sources)
             scores: dict[tuple[Recipe, str], Score] = {}
             for name in dict.fromkeys(name for job, _ in group for name in job.tasks):
