@@ -41,7 +41,7 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 DESCRIPTION = """Embeddings that are checked: every model has reproduced its golden vectors before it is served, and
 reproduces them again whenever its engine starts. No text is truncated without a note."""
-OPEN = frozenset({"/health", "/ping", "/metrics"})  # paths for probes, which need no key (as in TEI)
+OPEN = frozenset({"/health", "/metrics"})  # paths for probes, which need no key (as in TEI)
 TEI = frozenset(route.path for route in routes.tei_router.routes)  # type: ignore[attr-defined]
 HTTP_ERRORS = {
     400: ("The body is not JSON.", "invalid_json"),
@@ -90,8 +90,8 @@ def create_app(service: Service) -> FastAPI:
 
 def error_response(path: str, error: RequestError) -> Response:
     """Return an error in the format of the path's clients."""
-    status, content = error.tei() if path in TEI else error.openai()
-    return Response(orjson.dumps(content), status, error.headers(), "application/json")
+    content = orjson.dumps(error.content(path in TEI))
+    return Response(content, error.status, error.headers(), "application/json")
 
 
 async def _handle_error(request: Request, error: Exception) -> Response:

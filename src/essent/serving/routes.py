@@ -20,7 +20,6 @@ from essent.serving import schemas
 from essent.serving.prepared import Description
 from essent.serving.schemas import RequestError, unhealthy
 from essent.serving.service import Service
-from essent.version import __version__
 
 openai_router, tei_router, essent_router = (
     APIRouter(tags=[tag], responses={"4XX": {"model": error}, "5XX": {"model": error}})
@@ -88,110 +87,30 @@ async def embeddings(service: Served, body: schemas.EmbeddingsBody) -> Response:
 @openai_router.get("/v1/models", response_model=schemas.ModelObjects)
 async def models(service: Served) -> Response:
     """The models of this server."""
-    return as_json({"object": "list", "data": [_model_object(service, name) for name in service.models]})
-
-
-@openai_router.get("/v1/models/{model:path}", response_model=schemas.ModelObject)
-async def get_model(service: Served, model: str) -> Response:
-    """A model of this server."""
-    return as_json(_model_object(service, service.find(model)[0].name))
-
-
-def _model_object(service: Service, name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": service.created, "owned_by": "essent"}
+    objects = [
+        {"id": name, "object": "model", "created": service.created, "owned_by": "essent"} for name in service.models
+    ]
+    return as_json({"object": "list", "data": objects})
 
 
 # -- TEI ---------------------------------------------------------------------------------------------------------------
 
 
 @tei_router.post("/embed", response_model=list[list[float]])
+@tei_router.post("/", response_model=list[list[float]])
 async def embed(service: Served, body: schemas.EmbedBody) -> Response:
     """Vectors of a text or of a list of texts, of length 1 unless `normalize` is false."""
     model, prompt = service.find(body.model, body.prompt_name)
-    name_of = "inputs[{}]".format
-    service.check_texts(body.inputs, name_of)
+    service.check_texts(body.inputs, "inputs[{}]".format)
     embedded = await service.embed(
-        model, body.inputs, prompt, name_of=name_of, truncate=body.truncate, cuts_start=body.cuts_start,
+        model, body.inputs, prompt, name_of="inputs[{}]".format, truncate=body.truncate,
         dimensions=body.dimensions, unit=body.normalize,
     )  # fmt: skip
     rows = await rows_as_json(embedded.vectors)
     return Response(b"[%b]" % b",".join(rows), 200, embedded.headers, "application/json")
 
 
-@tei_router.post("/similarity", response_model=list[float])
-async def similarity(service: Served, body: schemas.SimilarityBody) -> Response:
-    """The cosine of the source sentence with each of the other sentences."""
-    source, others, parameters = body.inputs.source_sentence, body.inputs.sentences, body.parameters
-    service.check_texts([source], lambda _: "inputs.source_sentence")
-    service.check_texts(others, "inputs.sentences[{}]".format)
-    model, prompt = service.find(body.model, parameters.prompt_name)
-    embedded = await service.embed(
-        model, [source, *others], prompt,
-        name_of=lambda row: f"inputs.sentences[{row - 1}]" if row else "inputs.source_sentence",
-        truncate=parameters.truncate, cuts_start=parameters.cuts_start, unit=True,
-    )  # fmt: skip
-    cosines = np.clip(embedded.vectors[1:] @ embedded.vectors[0], -1, 1)
-    return as_json(cosines, embedded.headers)
-
-
-@tei_router.post("/", response_model=list[list[float]] | list[float])
-async def root(service: Served, body: schemas.SimilarityBody | schemas.EmbedBody) -> Response:
-    """The same as `/embed`, or as `/similarity` for a source sentence and others."""
-    if isinstance(body, schemas.SimilarityBody):
-        return await similarity(service, body)
-    return await embed(service, body)
-
-
-@tei_router.post("/tokenize", response_model=list[list[schemas.Token]])
-async def tokenize(service: Served, body: schemas.TokenizeBody) -> Response:
-    """The tokens of each text, not truncated."""
-    model, prompt = service.find(body.model, body.prompt_name)
-    service.check_texts(body.inputs, "inputs[{}]".format)
-
-    def tokens(texts: list[str]) -> list[list[dict[str, Any]]]:
-        return [model.reading.tokens(prompt + text, body.add_special_tokens) for text in texts]
-
-    return as_json(list(chain.from_iterable(await service.in_portions(tokens, body.inputs))))
-
-
-@tei_router.post("/decode", response_model=list[str])
-async def decode(service: Served, body: schemas.DecodeBody) -> Response:
-    """The texts of ids."""
-    (model, _), limit = service.find(body.model), service.settings.max_inputs
-    lists: list[Any] = body.ids if body.ids and isinstance(body.ids[0], list) else [body.ids]
-    if not all(lists) or len(lists) > limit:
-        raise RequestError(400, f"ids must be between 1 and {limit:,} lists, none empty.", "empty_input")
-    if any(not 0 <= token_id < model.reading.size for ids in lists for token_id in ids):
-        raise RequestError(400, f"ids are between 0 and {model.reading.size - 1}.", param="ids")
-    return as_json([model.reading.decode(ids, body.skip_special_tokens) for ids in lists])
-
-
-@tei_router.get("/info")
-async def info(service: Served) -> Response:
-    """Metadata of the first model and limits of the server, for TEI's clients."""
-    settings, description = service.settings, service.find(None)[0].description
-    return as_json(
-        {
-            "model_id": description.model,
-            "model_sha": description.digest,
-            "model_dtype": description.precision,
-            "model_type": {"embedding": {"pooling": description.recipe}},
-            "max_concurrent_requests": settings.max_connections,
-            "max_input_length": description.max_tokens or settings.max_request_tokens,
-            "max_batch_tokens": service.schedule.budget,
-            "max_batch_requests": None,
-            "max_client_batch_size": settings.max_inputs,
-            "auto_truncate": settings.truncate,
-            "tokenization_workers": service.tokenizing_threads,
-            "version": __version__,
-            "sha": None,
-            "docker_label": None,
-        }
-    )
-
-
 @tei_router.get("/health", response_class=Response)
-@tei_router.get("/ping", response_class=Response)
 async def health(service: Served) -> Response:
     """200 while requests are served, otherwise 503."""
     if not service.healthy:

@@ -220,7 +220,7 @@ class Service:
 
     async def embed(
         self, model: Prepared, texts: list[str], prompt: str = "", *, name_of: NameOf = "input[{}]".format,
-        truncate: bool | None = None, cuts_start: bool | None = None, dimensions: int | None = None, unit: bool = False,
+        truncate: bool | None = None, dimensions: int | None = None, unit: bool = False,
     ) -> Embedded:  # fmt: skip
         """Return the vectors of a request's texts, equal to those of the encoder's `encode`; see also `check_texts`.
 
@@ -228,7 +228,6 @@ class Service:
             prompt: text before every text.
             name_of: the name of a text in the request, for errors.
             truncate: whether to truncate long texts; None is the server's setting.
-            cuts_start: whether to truncate at the start; None is the tokenizer's setting.
             dimensions: number of dimensions to return; None returns all.
             unit: whether to scale the vectors to length 1.
 
@@ -255,8 +254,7 @@ class Service:
                 )
                 raise RequestError(400, message, "context_length_exceeded", name.partition("[")[0])
             tokens = np.minimum(counts, limit)
-            cuts_start = reading.cuts_start if cuts_start is None else cuts_start
-            sequences = reading.truncate(distinct, sequences, limit, cuts_start)
+            sequences = reading.truncate(distinct, sequences, limit, reading.cuts_start)
         if (total := int(tokens.sum())) > (allowed := self.settings.max_request_tokens):
             message = f"The request has {total:,} tokens; at most {allowed:,} are allowed. Send it in parts."
             raise RequestError(400, message, "max_tokens_per_request", field)
