@@ -191,8 +191,6 @@ def test_disconnected_client_leaves_no_work(patient: Running) -> None:
             wait_until(lambda: engine.sent and schedule.tokens)
         wait_until(lambda: not schedule.tokens)
     wait_until(lambda: not engine.sent)
-    ran = patient.service.metrics.registry.get_sample_value("te_batch_next_size_sum")
-    assert 0 < ran < 2000
 
 
 def test_overload_is_refused_with_retry_after(patient: Running) -> None:

@@ -65,7 +65,7 @@ def test_a_graceful_stop(graph_folder: Path, static_folder: Path, kind: int) -> 
         assert [row["pairs"] for row in typical] == ["unrelated", "alike in part", "same meaning"]
         with paused(spawned_by(process.pid).pid):
             call = pool.submit(httpx.post, url + "/embed", json=body)
-            wait_until(lambda: "te_queue_size 0" not in httpx.get(url + "/metrics").text)
+            wait_until(lambda: "essent_queue_tokens 0.0" not in httpx.get(url + "/metrics").text)
             process.send_signal(kind)
             wait_until_refused(int(url.rpartition(":")[2]))
         answer = call.result()

@@ -153,10 +153,10 @@ def test_metrics(client: httpx.Client) -> None:
     def number(text: str, name: str) -> float:
         return next((float(line.split()[-1]) for line in text.splitlines() if line.startswith(name + " ")), 0.0)
 
-    for name in ('te_request_count{method="embed"}', 'te_request_success{method="embed"}', "te_request_duration_count"):
+    counted = [f'essent_requests_total{{path="/embed",status="{status}"}}' for status in (200, 400)]
+    for name in (*counted, "essent_request_seconds_count", 'essent_tokens_total{model="tiny"}'):
         assert number(after, name) >= number(before, name) + 1, name
-    assert number(after, "te_queue_size") == 0
-    assert number(after, 'essent_tokens_total{model="tiny"}') > number(before, 'essent_tokens_total{model="tiny"}')
+    assert [number(after, f"essent_{name}") for name in ("queue_tokens", "engine_ready")] == [0, 1]
     assert "a man" not in after
 
 

@@ -135,7 +135,7 @@ class Guard:
     """
 
     def __init__(self, app: Any, service: Service, paths: set[str]) -> None:
-        self._app, self._settings, self._metrics, self._paths = app, service.settings, service.metrics, paths
+        self._app, self._service, self._settings, self._paths = app, service, service.settings, paths
         self._keys = [hashlib.sha256(key.encode()).digest() for key in self._settings.read_keys()]
         self._max_body = int(service.settings.max_body_mb * MEGABYTE)
         self._bytes = 0  # number of bytes of bodies in memory
@@ -182,7 +182,9 @@ class Guard:
                 await error_response(scope["path"], error)(scope, receive, answer)
             seconds = time.monotonic() - start
             path = scope["path"] if scope["path"] in self._paths else "other"
-            self._metrics.add_request(path, scope["method"], status, seconds)
+            self._service.requests.labels(path, str(status)).inc()
+            if scope["method"] == "POST" and status < 400:
+                self._service.seconds.observe(seconds)
             if self._settings.log_requests:
                 logger.info("%s %s %s %.1f ms %s", scope["method"], path, status, 1000 * seconds, request_id.decode())
 

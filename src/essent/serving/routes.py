@@ -13,6 +13,7 @@ import numpy as np
 import orjson
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import PlainTextResponse
+from prometheus_client import generate_latest
 
 from essent.engine.numpy_encoder import unit_length
 from essent.report.parts import COLOURS
@@ -121,7 +122,7 @@ async def health(service: Served) -> Response:
 @tei_router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(service: Served) -> Response:
     """Metrics for Prometheus."""
-    return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(generate_latest(service.registry), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 # -- essent ------------------------------------------------------------------------------------------------------------
@@ -147,7 +148,7 @@ async def explain(service: Served, body: schemas.ExplainBody) -> Response:
     impacts: dict[int, float] = {}
     if len(content) > 1:
         sequences = [ids, *(np.delete(ids, index) for index in content)]
-        unit = unit_length((await service.compute(model, sequences))[0])
+        unit = unit_length(await service.compute(model, sequences))
         impacts = dict(zip(content, (1 - np.clip(unit[1:] @ unit[0], -1, 1)).tolist(), strict=True))
     weights = None if model.token_weights is None else model.token_weights[ids].astype(np.float64)
     if weights is not None:
