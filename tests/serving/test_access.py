@@ -40,7 +40,7 @@ def guarded(static: Prepared) -> Iterator[Running]:
         patch.setattr("essent.serving.app.SWEEP_INTERVAL", 0.1)
         with running(
             [static], KEYS, {"headers": 0.3, "unread": 2.0},
-            max_body_mb=0.1, max_inputs=2000, timeout=2.0, cors=["https://example.org"], log_requests=True,
+            max_body_mb=0.1, max_inputs=2000, timeout=2.0, cors=["https://example.org"],
         ) as server:  # fmt: skip
             yield server
 
@@ -85,10 +85,7 @@ def test_texts_and_keys_are_in_no_log_and_no_error(
         refused.append(client.post("/v1/embeddings", content=f'{{"input": "{TEXT}'))
         refused += [client.get("/" + dashed), client.get("/v1/models", headers=with_key(dashed))]
     assert {answer.status_code for answer in refused} == {400, 401, 404}
-    log = written.getvalue()
-    assert "POST /v1/embeddings 200" in log
-    assert "other 404" in log
-    for text in (log, *(answer.text for answer in refused)):
+    for text in (written.getvalue(), *(answer.text for answer in refused)):
         assert not [hidden for hidden in (TEXT, dashed, *KEYS) if hidden in text]
 
 

@@ -80,17 +80,12 @@ def test_errors_in_openais_format(
     assert set(error) == {"message", "type", "param", "code"}
     assert (answer.status_code, error["code"], error["type"]) == (status, code, "invalid_request_error")
     assert re.search(pattern, error["message"]), error["message"]
-    assert answer.headers["x-request-id"]
 
 
-def test_invalid_json_and_request_ids(client: httpx.Client) -> None:
+def test_invalid_json(client: httpx.Client) -> None:
     for content in (b"", b"{", b"[]", b'"a"', b"\xff", b"[" * 100_000):
         answer = client.post("/v1/embeddings", content=content)
         assert (answer.status_code, bool(answer.json()["error"]["message"])) == (400, True), content[:20]
-    accepted, generated = (
-        client.get("/v1/models", headers={"x-request-id": name}).headers["x-request-id"] for name in ("mine-1", "a b")
-    )
-    assert (accepted, len(generated)) == ("mine-1", 32)
 
 
 # -- TEI ---------------------------------------------------------------------------------------------------------------
@@ -120,7 +115,6 @@ def test_truncation(client: httpx.Client, server: Running, expected: Callable) -
     assert (error["code"], error["param"]) == ("context_length_exceeded", "pairs")
     body = {"inputs": texts, "truncate": True, "normalize": False}
     answer = client.post("/embed", json=body)
-    assert answer.headers["x-truncated-inputs"] == "1"
     np.testing.assert_allclose(answer.json(), expected(texts), atol=1e-5)
     assert client.post("/embed", json={**body, "truncation_direction": "Left"}).status_code == 400
     reading = server.models[0].reading

@@ -9,11 +9,9 @@ import asyncio
 import hashlib
 import hmac
 import logging
-import re
 import socket
 import time
 import traceback
-import uuid
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
 from functools import partial
@@ -48,8 +46,7 @@ HTTP_ERRORS = {
     404: ("Path not found.", "not_found"),
     405: ("The path has other methods.", "method_not_allowed"),
 }
-REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
-DISCONNECTED = 499  # status in logs and metrics if the client disconnected
+DISCONNECTED = 499  # status in metrics if the client disconnected
 MEGABYTE = 1_000_000
 BODIES = 8  # bodies of the maximum size that may be in memory at the same time
 DRAINED, DRAIN_SECONDS = 128_000_000, 5.0  # bytes and seconds of `_drain`
@@ -79,8 +76,8 @@ def create_app(service: Service) -> FastAPI:
             CORSMiddleware,
             allow_origins=list(settings.cors),
             allow_methods=["GET", "POST"],
-            allow_headers=["authorization", "content-type", "x-request-id"],
-            expose_headers=["x-request-id", "retry-after", "x-truncated-inputs"],
+            allow_headers=["authorization", "content-type"],
+            expose_headers=["retry-after"],
         )
     return app
 
@@ -131,7 +128,7 @@ class Guard:
     Args:
         app: the application behind it.
         service: has the metrics, and the settings with limits and keys.
-        paths: paths that are named in metrics and logs.
+        paths: paths that are named in metrics.
     """
 
     def __init__(self, app: Any, service: Service, paths: set[str]) -> None:
@@ -147,15 +144,11 @@ class Guard:
             return
         start, status, started, complete = time.monotonic(), 500, False, False
         headers = dict(scope["headers"])
-        request_id = headers.get(b"x-request-id", b"")
-        if not REQUEST_ID.fullmatch(request_id):
-            request_id = uuid.uuid4().hex.encode()
 
         async def answer(message: Message) -> None:
             nonlocal status, started, complete
             if message["type"] == "http.response.start":
                 status, started = message["status"], True
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
             await send(message)
             complete = message["type"] == "http.response.body" and not message.get("more_body")
 
@@ -172,7 +165,7 @@ class Guard:
             error = None if started else unhealthy("The server stopped before the request was done.")
         except Exception as failed:
             lines = "".join(traceback.format_tb(failed.__traceback__))
-            logger.error("Request %s failed with %s at\n%s", request_id.decode(), type(failed).__name__, lines)
+            logger.error("A request failed with %s at\n%s", type(failed).__name__, lines)
             if started:
                 raise ConnectionError("The answer was cut off.") from None
             error = RequestError(500, "The server failed.", "internal_error")
@@ -180,13 +173,10 @@ class Guard:
             self._bytes -= len(body)
             if error is not None:
                 await error_response(scope["path"], error)(scope, receive, answer)
-            seconds = time.monotonic() - start
             path = scope["path"] if scope["path"] in self._paths else "other"
             self._service.requests.labels(path, str(status)).inc()
             if scope["method"] == "POST" and status < 400:
-                self._service.seconds.observe(seconds)
-            if self._settings.log_requests:
-                logger.info("%s %s %s %.1f ms %s", scope["method"], path, status, 1000 * seconds, request_id.decode())
+                self._service.seconds.observe(time.monotonic() - start)
 
     def _check_headers(self, scope: Message, headers: dict[bytes, bytes]) -> None:
         """Refuse ambiguous headers; compare the key with every valid key in constant time.

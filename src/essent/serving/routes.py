@@ -44,9 +44,9 @@ async def _service(request: Request) -> Service:
 Served = Annotated[Service, Depends(_service)]
 
 
-def as_json(content: Any, headers: dict[str, str] | None = None) -> Response:
+def as_json(content: Any) -> Response:
     """Return a response of JSON."""
-    return Response(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY), 200, headers, "application/json")
+    return Response(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
 
 
 async def rows_as_json(vectors: np.ndarray, as_base64: bool = False) -> list[bytes]:
@@ -82,7 +82,7 @@ async def embeddings(service: Served, body: schemas.EmbeddingsBody) -> Response:
     if embedded.truncated:
         metadata["truncated"] = embedded.truncated
     content = b'{"object":"list","data":[%b],%b' % (objects, orjson.dumps(metadata)[1:])
-    return Response(content, 200, embedded.headers, "application/json")
+    return Response(content, media_type="application/json")
 
 
 @openai_router.get("/v1/models", response_model=schemas.ModelObjects)
@@ -108,7 +108,7 @@ async def embed(service: Served, body: schemas.EmbedBody) -> Response:
         dimensions=body.dimensions, unit=body.normalize,
     )  # fmt: skip
     rows = await rows_as_json(embedded.vectors)
-    return Response(b"[%b]" % b",".join(rows), 200, embedded.headers, "application/json")
+    return Response(b"[%b]" % b",".join(rows), media_type="application/json")
 
 
 @tei_router.get("/health", response_class=Response)
@@ -175,7 +175,7 @@ async def compare(service: Served, body: schemas.CompareBody) -> Response:
     compared = {"model": model.name, "scores": scores, "typical": model.typical}
     if model.calibration is not None:
         compared |= {"calibrated": model.calibration(scores), "calibrated_means": model.calibration.meaning}
-    return as_json(compared, embedded.headers)
+    return as_json(compared)
 
 
 # -- the page for browsers ---------------------------------------------------------------------------------------------

@@ -217,11 +217,10 @@ class RequestError(EssentError):
         self.status, self.message, self.param, self.code, self.retry_after = status, message, param, code, retry_after
 
     def headers(self) -> dict[str, str]:
-        """Return `retry-after` in seconds and, for OpenAI's clients, milliseconds, and the headers of the status."""
+        """Return `retry-after` in seconds, and the headers of the status."""
         headers = {}
         if self.retry_after is not None:
             headers["retry-after"] = str(max(1, round(self.retry_after)))
-            headers["retry-after-ms"] = str(round(1000 * self.retry_after))
         if self.status == 401:
             headers["www-authenticate"] = "Bearer"
         if self.status in (408, 413) or self.code == "ambiguous_headers":  # the start of the next request is unknown

@@ -40,13 +40,11 @@ class Embedded:
         vectors: (N,K) float32.
         tokens: number of tokens that the model read, including special tokens.
         truncated: indices of the truncated texts.
-        headers: response headers with the number of truncated texts, if there are any.
     """
 
     vectors: np.ndarray
     tokens: int
     truncated: list[int]
-    headers: dict[str, str]
 
 
 class Service:
@@ -198,8 +196,7 @@ class Service:
         truncated, tokens = np.flatnonzero((tokens < counts)[inverse]).tolist(), tokens[inverse]
         self.tokens.labels(model.name).inc(total)
         vectors = vectors[inverse, :dimensions]
-        headers = {"x-truncated-inputs": str(len(truncated))} if truncated else {}
-        return Embedded(unit_length(vectors) if unit else vectors, int(tokens.sum()), truncated, headers)
+        return Embedded(unit_length(vectors) if unit else vectors, int(tokens.sum()), truncated)
 
     async def compute(self, model: Prepared, sequences: list[np.ndarray], checking: bool = False) -> np.ndarray:
         """Return the vectors (N,K) of framed ids; arguments: see `Engine.run`."""

@@ -37,7 +37,6 @@ class Settings:
         timeout: Seconds after which an unfinished request is answered with an error.
         batch_timeout: Seconds that one batch may take before the engine is restarted.
         quiet_timeout: Seconds without a heartbeat after which the engine is restarted.
-        log_requests: Log every request, without its texts.
         no_page: Serve no page to browsers at `/`.
     """
 
@@ -57,7 +56,6 @@ class Settings:
     timeout: float = 60.0
     batch_timeout: float = 30.0
     quiet_timeout: float = 4.0
-    log_requests: bool = False
     no_page: bool = False
 
     def __post_init__(self) -> None:
