@@ -1,4 +1,4 @@
-"""Settings of `essent serve`: the options of the command and their environment variables."""
+"""Settings of `essent serve`: the options of the command."""
 
 from __future__ import annotations
 
