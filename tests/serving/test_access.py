@@ -1,4 +1,4 @@
-"""Keys, limits, slow and huge clients, what reaches the log, what browsers may do; the settings."""
+"""Keys, limits, slow and huge clients, what reaches the log; the settings."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def guarded(static: Prepared) -> Iterator[Running]:
         patch.setattr("essent.serving.app.SWEEP_INTERVAL", 0.1)
         with running(
             [static], KEYS, {"headers": 0.3, "unread": 2.0},
-            max_body_mb=0.1, max_inputs=2000, timeout=2.0, cors=["https://example.org"],
+            max_body_mb=0.1, max_inputs=2000, timeout=2.0,
         ) as server:  # fmt: skip
             yield server
 
@@ -211,26 +211,11 @@ def test_request_timeout(graph: Prepared) -> None:
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "deadline_exceeded")
 
 
-def test_a_server_without_its_page(static: Prepared) -> None:
-    with running([static], no_page=True) as server:
-        assert httpx.get(server.url, headers={"accept": "text/html"}).content == b""
-
-
-def test_browsers_may_call_from_named_pages_only(guarded: Running) -> None:
-    requested = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
-    for origin, allowed in (("https://example.org", "https://example.org"), ("https://other.org", None)):
-        preflight = httpx.options(guarded.url + "/v1/embeddings", headers={**requested, "origin": origin})
-        refused = httpx.get(guarded.url + "/v1/models", headers={"origin": origin})
-        assert refused.status_code == 401
-        for answer in (preflight, refused):
-            assert answer.headers.get("access-control-allow-origin") == allowed
-
-
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 
 def test_invalid_settings() -> None:
-    wrong = {"port": 70_000, "engine": "tensor", "timeout": 0, "max_inputs": -1, "threads": 0, "cors": ["a.org"]}
+    wrong = {"port": 70_000, "engine": "tensor", "timeout": 0, "max_inputs": -1, "threads": 0}
     for name, value in wrong.items():
         with pytest.raises(InputError, match=name):
             Settings(**{name: value})

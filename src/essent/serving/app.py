@@ -23,7 +23,6 @@ from fastapi import FastAPI, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from essent.serving import routes
@@ -67,18 +66,10 @@ def create_app(service: Service) -> FastAPI:
     )  # fmt: skip
     for router in (routes.openai_router, routes.tei_router, routes.essent_router):
         app.include_router(router)
-    app.state.service, app.state.page = service, None if settings.no_page else routes.explorer_page()
+    app.state.service, app.state.page = service, routes.explorer_page()
     for kind in (RequestError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _handle_error)
     app.add_middleware(Guard, service=service, paths=set(app.openapi()["paths"]))
-    if settings.cors:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=list(settings.cors),
-            allow_methods=["GET", "POST"],
-            allow_headers=["authorization", "content-type"],
-            expose_headers=["retry-after"],
-        )
     return app
 
 
@@ -190,7 +181,7 @@ class Guard:
             message = "The request has several keys (Authorization) or lengths (Content-Length, Transfer-Encoding)."
             raise RequestError(400, message, "ambiguous_headers")
         is_page = (scope["method"], scope["path"]) == ("GET", "/")  # the page asks for the key
-        if not self._keys or scope["path"] in OPEN or is_page or scope["method"] == "OPTIONS":
+        if not self._keys or scope["path"] in OPEN or is_page:
             return
         kind, _, key = headers.get(b"authorization", b"").partition(b" ")
         digest = hashlib.sha256(key.strip()).digest()

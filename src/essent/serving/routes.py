@@ -183,10 +183,10 @@ async def compare(service: Served, body: schemas.CompareBody) -> Response:
 
 @tei_router.get("/", response_class=Response)
 async def get_page(request: Request) -> Response:
-    """The page for browsers, unless it is disabled; TEI's clients get an empty response."""
-    page = request.app.state.page
-    if page is not None and "text/html" in request.headers.get("accept", ""):
-        return Response(page[0], 200, page[1], "text/html; charset=utf-8")
+    """The page for browsers; TEI's clients get an empty response."""
+    if "text/html" in request.headers.get("accept", ""):
+        page, headers = request.app.state.page
+        return Response(page, 200, headers, "text/html; charset=utf-8")
     return Response(status_code=200)
 
 

@@ -27,7 +27,6 @@ class Settings:
             the machine supports it.
         threads: Threads of the engine; by default the machine's cores, or a container's share of them.
         api_key_file: File with one API key per line; requests must then send one of them as a bearer token.
-        cors: Web pages that may call the server from a browser, such as https://example.org; none by default.
         truncate: Truncate texts that are too long instead of rejecting them; the response lists them.
         max_inputs: Maximum texts per request.
         max_request_tokens: Maximum tokens per request, over all its texts.
@@ -37,7 +36,6 @@ class Settings:
         timeout: Seconds after which an unfinished request is answered with an error.
         batch_timeout: Seconds that one batch may take before the engine is restarted.
         quiet_timeout: Seconds without a heartbeat after which the engine is restarted.
-        no_page: Serve no page to browsers at `/`.
     """
 
     host: str = "127.0.0.1"
@@ -46,7 +44,6 @@ class Settings:
     precision: str = "auto"
     threads: int | None = None
     api_key_file: Path | None = None
-    cors: list[str] | None = None
     truncate: bool = False
     max_inputs: int = 2048
     max_request_tokens: int = 300_000
@@ -56,7 +53,6 @@ class Settings:
     timeout: float = 60.0
     batch_timeout: float = 30.0
     quiet_timeout: float = 4.0
-    no_page: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "precision", EngineChoice(self.engine, self.precision).precision)
@@ -67,9 +63,6 @@ class Settings:
                 raise InputError(f"{name}={getattr(self, name)}: must be above 0.")
         if self.threads is not None and self.threads < 1:
             raise InputError(f"threads={self.threads}: must be at least 1.")
-        for origin in self.cors or ():
-            if origin != "*" and not origin.startswith(("http://", "https://")):
-                raise InputError(f"cors={origin!r}: must start with http:// or https://, or be * for every page.")
 
     def read_keys(self) -> tuple[str, ...]:
         """Read the API keys, if there is a file.
