@@ -83,13 +83,12 @@ def _check_installed(models: Sequence[str], choice: EngineChoice) -> None:
 
 
 async def _serve(prepared: list[Prepared], settings: Settings, note: Callable[[str], None]) -> None:
-    from essent.serving.app import Server, create_app, sweep
+    from essent.serving.app import Server, create_app
     from essent.serving.service import Service
 
     service = Service(prepared, settings, *settings.divide(cores()))
     names = "; ".join(f"{model.name} ({model.description.engine})" for model in prepared)
     server = Server(create_app(service), settings, lambda address: note(f"Ready: {address} serves {names}."))
-    sweeping = asyncio.create_task(sweep(server.server_state.connections))
     try:
         await service.start()
         for kind in STOPPING:
@@ -99,6 +98,5 @@ async def _serve(prepared: list[Prepared], settings: Settings, note: Callable[[s
         address = f"{settings.host}:{settings.port}"
         raise InputError(f"The server cannot listen on {address}. Choose a free port.") from None
     finally:
-        sweeping.cancel()
         await service.stop()
     note(f"Stopped. Requests answered after the signal: {server.answered:,}; left unfinished: {server.unfinished:,}.")

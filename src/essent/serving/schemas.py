@@ -191,7 +191,6 @@ class TEIError(BaseModel):
 
 KINDS = {  # of errors, by status
     401: "authentication_error",
-    408: "timeout_error",
     429: "rate_limit_error",
     500: "server_error",
     503: "server_error",
@@ -223,7 +222,7 @@ class RequestError(EssentError):
             headers["retry-after"] = str(max(1, round(self.retry_after)))
         if self.status == 401:
             headers["www-authenticate"] = "Bearer"
-        if self.status in (408, 413) or self.code == "ambiguous_headers":  # the start of the next request is unknown
+        if self.status == 413:  # the start of the next request is unknown
             headers["connection"] = "close"
         return headers
 
