@@ -35,7 +35,6 @@ PROBES = ("A man is playing a large flute.", "the", "42")
 CHOICES = {
     "dtype": ("float32", "float16", "int8", "ubinary"),
     "vectors": ("list", "fixed"),
-    "chunk_rows": ("rows", "mean"),
 }
 LATE = "late:"  # prefix of `chunk`: the chunks are encoded in the context of their text
 CHUNK = re.compile(rf"({LATE})?(sentences|tokens:[1-9][0-9]*)")
@@ -51,8 +50,7 @@ STATUSES = {
     "not finite": "the model's vector has numbers that are not finite",
 }
 OK, TRUNCATED, NULL, EMPTY, NOT_TEXT, UNREADABLE, ZERO, NOT_FINITE = range(len(STATUSES))  # codes of the statuses
-CHUNK_COLUMNS = ("chunk", "chunk_start", "chunk_end")  # if each chunk is a row
-CHUNKS = "chunks"  # if a row has the vector of all its chunks
+CHUNK_COLUMNS = ("chunk", "chunk_start", "chunk_end")
 
 
 @dataclass(frozen=True)
@@ -70,9 +68,8 @@ class BulkSettings:
         dtype: number format of the vectors: float32, float16, int8 with a column `scale`, or ubinary: one bit per
             dimension (1 above 0), eight in a byte, as in sentence-transformers.
         vectors: list, or fixed for Arrow's lists of a fixed size.
-        chunk: split texts into chunks: `sentences` or `tokens:N`. `late:sentences` (or `late`) and `late:tokens:N`
-            encode them in the context of the whole text, see `Encoder.encode_chunks`.
-        chunk_rows: one row per chunk (`rows`), or one vector per text, the mean weighted by length (`mean`).
+        chunk: split texts into chunks, one row per chunk: `sentences` or `tokens:N`. `late:sentences` and
+            `late:tokens:N` encode them in the context of the whole text, see `Encoder.encode_chunks`.
         rows_per_part: approximate number of rows per part; a killed run loses its current part.
         batch_size: size of a batch; 32 is as much as 32 texts of 64 tokens.
         strict: stop at the first row without a vector.
@@ -93,7 +90,6 @@ class BulkSettings:
     dtype: str = "float32"
     vectors: str = "list"
     chunk: str | None = None
-    chunk_rows: str = "rows"
     rows_per_part: int = 32_768
     batch_size: int = 32
     strict: bool = False
@@ -107,8 +103,6 @@ class BulkSettings:
                 check_size(getattr(self, name), name)
         if self.prompt is not None and self.prompt_name is not None:
             raise InputError("prompt and prompt_name exclude each other. Pass only one of them.")
-        if self.chunk == "late":
-            object.__setattr__(self, "chunk", f"{LATE}sentences")
         if self.chunk is not None and not CHUNK.fullmatch(self.chunk):
             raise InputError(f"chunk={self.chunk!r}: must be 'sentences' or 'tokens:N', or either after {LATE!r}.")
         names = (self.id,) if isinstance(self.id, str) else self.id
@@ -118,7 +112,7 @@ class BulkSettings:
     def added(self) -> tuple[str, ...]:
         """Names of the columns that a part has in addition to those of the input."""
         scale = (SCALE,) if self.dtype == "int8" else ()
-        chunks = () if self.chunk is None else CHUNK_COLUMNS if self.chunk_rows == "rows" else (CHUNKS,)
+        chunks = () if self.chunk is None else CHUNK_COLUMNS
         return (*chunks, STATUS, *scale, EMBEDDING)
 
     @property

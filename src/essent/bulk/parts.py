@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from essent._core.atomic import remove_leftovers, sync, temporary_folder
 from essent.bulk.batches import Batch, chunk_columns, require_all_ok
-from essent.bulk.models import CHUNK_COLUMNS, CHUNKS, EMBEDDING, SCALE, STATUS, STATUSES, TRUNCATED, BulkSettings
+from essent.bulk.models import CHUNK_COLUMNS, EMBEDDING, SCALE, STATUS, STATUSES, TRUNCATED, BulkSettings
 from essent.bulk.sources import Source, difference, first_line
 from essent.bulk.units import Job, Unit
 from essent.engine.compiled import loss_of
@@ -91,7 +91,7 @@ class PartWriter:
         self._codes.append(batch.codes)
         columns = dict(zip(batch.table.column_names, batch.table.columns, strict=True))
         columns[STATUS] = pa.DictionaryArray.from_arrays(batch.codes, list(STATUSES)).cast(pa.string())
-        columns |= chunk_columns(batch, settings) | vector_columns(batch.vectors, batch.codes <= TRUNCATED, settings)
+        columns |= chunk_columns(batch) | vector_columns(batch.vectors, batch.codes <= TRUNCATED, settings)
         arrays = [
             columns[name] if name in columns else pa.nulls(rows, schema.field(name).type) for name in schema.names
         ]
@@ -170,12 +170,10 @@ def cannot_write(folder: Path, error: OSError) -> Exception:
 
 def part_schema(columns: Sequence[Any], settings: BulkSettings, dimensions: int) -> Any:
     """Return the Arrow schema of a part: the retained input columns, positions of chunks, status and vectors."""
-    span = pa.struct([pa.field("start", pa.int32()), pa.field("end", pa.int32())])
     numbers = {"float32": pa.float32(), "float16": pa.float16(), "int8": pa.int8(), "ubinary": pa.uint8()}
     width = -(-dimensions // 8) if settings.dtype == "ubinary" else dimensions
     types = {
         **dict.fromkeys(CHUNK_COLUMNS, pa.int32()),
-        CHUNKS: pa.list_(span),
         STATUS: pa.string(),
         SCALE: pa.float32(),
         EMBEDDING: pa.list_(numbers[settings.dtype], width if settings.vectors == "fixed" else -1),
