@@ -33,7 +33,7 @@ class PartOptions:
     id: list[str] | None = None
     """Columns of the input to write next to the vectors. Default: all."""
     chunk: str | None = None
-    """Split texts into chunks, one row per chunk: sentences or tokens:N; late:sentences or late:tokens:N encode them in context."""
+    """One row per chunk of a text: sentences or tokens:N; late:sentences or late:tokens:N encode chunks in context."""
     dtype: Literal["float32", "float16", "int8", "ubinary"] = "float32"
     """Number format of the vectors; int8 adds a column `scale`, ubinary is one bit per dimension."""
     strict: bool = False
