@@ -1,4 +1,4 @@
-"""How vectors are stored, what that costs, and who reads them."""
+"""How vectors are stored, and who reads them."""
 
 from __future__ import annotations
 
@@ -34,14 +34,12 @@ def rows(bulk: Bulk) -> Path:
     ],
 )
 def test_numbers(rows: Path, dtype: str, kind: pa.DataType, vectors: str, bulk: Bulk) -> None:
-    run = bulk.encode(rows, dtype=dtype, vectors=vectors, rows_per_part=90)
+    bulk.encode(rows, dtype=dtype, vectors=vectors, rows_per_part=90)
     table = bulk.table()
     assert table.schema.field("embedding").type.value_type == kind
     assert pa.types.is_fixed_size_list(table.schema.field("embedding").type) == (vectors == "fixed")
     assert [row is not None for row in table["embedding"].to_pylist()] == HAS_TEXT.tolist()
     if dtype == "ubinary":
-        assert run.loss is not None
-        assert run.loss["lowest_cosine"] < 0.99
         packed = np.array([row for row in table["embedding"].to_pylist() if row is not None], np.uint8)
         whole = bulk.encoder().encode([text for text in TEXTS if text is not None])
         np.testing.assert_array_equal(packed, quantize_embeddings(whole, "ubinary"))
@@ -54,14 +52,6 @@ def test_numbers(rows: Path, dtype: str, kind: pa.DataType, vectors: str, bulk: 
         assert np.abs(near - whole).max() <= np.abs(whole).max() / 254 * 1.01
     else:
         np.testing.assert_allclose(near, whole, rtol=0 if dtype == "float32" else 1e-3, atol=1e-6)
-    if dtype == "float32":
-        assert run.loss is None
-        return
-    cosines = (near * whole).sum(1) / np.linalg.norm(near, axis=1) / np.linalg.norm(whole, axis=1)
-    assert run.loss is not None
-    assert run.loss["lowest_cosine"] == pytest.approx(cosines.min(), abs=1e-6)
-    assert run.loss["texts"] == HAS_TEXT.sum()
-    assert 0.99 < run.loss["spearman"] <= 1
 
 
 def test_float16_overflow(rows: Path, bulk: Bulk) -> None:

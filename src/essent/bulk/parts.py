@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +21,15 @@ from essent.bulk.batches import Batch, chunk_columns, require_all_ok
 from essent.bulk.models import CHUNK_COLUMNS, EMBEDDING, SCALE, STATUS, STATUSES, TRUNCATED, BulkSettings
 from essent.bulk.sources import Source, difference, first_line
 from essent.bulk.units import Job, Unit
-from essent.engine.compiled import loss_of
 from essent.errors import DataError, InputError
 
-FORMAT = 1
+FORMAT = 2
 KEY = b"essent"
 NAME = re.compile(r"part-([0-9]{5,})-([0-9]{6,})\.parquet")
 SHARED_MODEL = "_model"  # the weights that worker processes map, while they run
 LEFTOVER = re.compile(rf"\.(part-[0-9]{{5,}}-[0-9]{{6,}}\.parquet|{SHARED_MODEL})\.")  # temporary names
 TINY = np.finfo(np.float32).tiny
 READ_AHEAD = 4096  # footers that are read at a time
-MIN_MEASURED, MEASURED = 3, 512  # vectors of a part on which the loss is measured
 START_OVER = "Choose another folder, use the settings of the earlier run, or start over with --force."
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # The libraries that vectors depend on
@@ -50,8 +48,6 @@ class Part:
         unit: start and stop of its range, see `Unit`.
         rows: number of rows of the output.
         statuses: number of rows per status.
-        first: for each status without a vector, the part's first row with this status.
-        loss: loss of a smaller number format, measured on some of its vectors.
     """
 
     name: str
@@ -61,8 +57,6 @@ class Part:
     unit: dict[str, int]
     rows: int
     statuses: dict[str, int]
-    first: dict[str, int]
-    loss: dict[str, float] | None
 
 
 class PartWriter:
@@ -75,7 +69,6 @@ class PartWriter:
     def __init__(self, job: Job, unit: Unit) -> None:
         self._job, self._unit, self._source = job, unit, job.sources[unit.source]
         self._codes: list[np.ndarray] = []  # statuses of the rows of each batch
-        self._loss: dict[str, float] | None = None
         self._temporary = ExitStack()  # a temporary folder beside the part's path
         self._path = job.folder / unit.name
         self._parquet: Any = None
@@ -85,9 +78,6 @@ class PartWriter:
         settings, schema, rows = self._job.settings, self._job.schema, len(batch.codes)
         if settings.strict:
             require_all_ok(batch.codes, "vector", self._unit, self._source)
-        if self._loss is None and settings.dtype != "float32" and len(batch.vectors) >= MIN_MEASURED:
-            exact = batch.vectors[:MEASURED]
-            self._loss = asdict(loss_of(exact, _restored(exact, settings.dtype)))
         self._codes.append(batch.codes)
         columns = dict(zip(batch.table.column_names, batch.table.columns, strict=True))
         columns[STATUS] = pa.DictionaryArray.from_arrays(batch.codes, list(STATUSES)).cast(pa.string())
@@ -117,19 +107,14 @@ class PartWriter:
         self._source.check_unchanged()
         job, unit, source = self._job, self._unit, self._source
         codes = np.concatenate(self._codes)
-        present, first_rows, counts = np.unique(codes, return_index=True, return_counts=True)
-        statuses = [list(STATUSES)[code] for code in present]
-        first = dict(zip(statuses, first_rows.tolist(), strict=True))
-        first.pop("ok", None)
+        present, counts = np.unique(codes, return_counts=True)
         values: dict[str, Any] = {
             "run": job.run,
             "source": {"address": source.address, "print": source.print},
             "versions": job.versions,
             "unit": {"start": unit.start, "stop": unit.stop},
             "rows": len(codes),
-            "statuses": dict(zip(statuses, counts.tolist(), strict=True)),
-            "first": first,
-            "loss": self._loss,
+            "statuses": {list(STATUSES)[code]: int(count) for code, count in zip(present, counts, strict=True)},
         }
         footer = json.dumps({"format": FORMAT, **values}, sort_keys=True).encode()  # identical for identical parts
         with _writing(job.folder):
@@ -200,14 +185,6 @@ def stored(vectors: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray | No
         scales = (np.abs(vectors).max(axis=1, initial=0.0) / 127).astype(np.float32)
         return np.rint(vectors / np.maximum(scales, TINY)[:, None]).astype(np.int8), scales
     return np.packbits(vectors > 0, axis=1) if dtype == "ubinary" else vectors, None
-
-
-def _restored(exact: np.ndarray, dtype: str) -> np.ndarray:
-    """Return the vectors (N,K) that readers of the stored numbers have; ubinary as -1 and 1."""
-    numbers, scales = stored(exact, dtype)
-    if dtype == "ubinary":
-        return np.unpackbits(numbers, axis=1, count=exact.shape[1]).astype(np.float32) * 2 - 1
-    return numbers.astype(np.float32) if scales is None else numbers * scales[:, None]
 
 
 def vector_columns(vectors: np.ndarray, has_vector: np.ndarray, settings: BulkSettings) -> dict[str, Any]:

@@ -17,8 +17,6 @@ from threading import Event, current_thread, main_thread
 from types import FrameType
 from typing import Any
 
-import numpy as np
-
 from essent._core.arguments import check_path, check_size
 from essent._core.atomic import require_writable
 from essent._core.display import text_progress
@@ -69,8 +67,6 @@ class BulkResult:
         dimensions: dimensions of the vectors.
         resumed: number of rows that earlier runs had computed.
         seconds: duration of this run.
-        loss: loss of a smaller number format; None for float32.
-        troubled: for each status without a vector, the part and index of a row with this status.
 
     Example:
         >>> from essent.bulk import encode
@@ -88,8 +84,6 @@ class BulkResult:
     dimensions: int
     resumed: int
     seconds: float
-    loss: Mapping[str, float] | None = None
-    troubled: Mapping[str, str] | None = None
 
     @property
     def paths(self) -> list[Path]:
@@ -206,13 +200,10 @@ def encode(
     if stop.is_set():
         raise KeyboardInterrupt(f"Stopped after {rows:,} of about {run.rows:,} rows. Run the same command to resume.")
     statuses: Counter[str] = Counter()
-    first_rows: dict[str, str] = {}
-    for name, part in sorted(parts.items()):
+    for _, part in sorted(parts.items()):
         statuses.update(part.statuses)
-        first_rows = {status: f"row {row + 1:,} of {name}" for status, row in part.first.items()} | first_rows
-    loss = _mean_loss([part.loss for part in parts.values() if part.loss])
     seconds, dimensions = time.monotonic() - began, run.model.dimensions
-    return BulkResult(job.folder, rows, len(parts), dict(statuses), dimensions, resumed, seconds, loss, first_rows)
+    return BulkResult(job.folder, rows, len(parts), dict(statuses), dimensions, resumed, seconds)
 
 
 def prepare(
@@ -275,14 +266,3 @@ def prepare(
     clean(folder)
     schema = part_schema(columns, settings, model.dimensions)
     return Prepared(Job(spec, settings, files, folder, schema, run, library_versions(LIBRARIES)), model, parts)
-
-
-def _mean_loss(losses: Sequence[Mapping[str, float]]) -> dict[str, float] | None:
-    """Combine the losses of all parts: means, and the lowest cosine."""
-    if not losses:
-        return None
-    texts = [loss["texts"] for loss in losses]
-    means = {
-        name: float(np.average([loss[name] for loss in losses], weights=texts)) for name in ("mean_cosine", "spearman")
-    }
-    return {"texts": sum(texts), "lowest_cosine": min(loss["lowest_cosine"] for loss in losses), **means}

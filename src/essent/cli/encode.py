@@ -215,11 +215,4 @@ def _note_result(result: BulkResult) -> None:
     show_note(f"{result.folder}: {result.rows:,} rows in {parts}{before}, {result.seconds:,.1f} s{speed}")
     for status, count in result.statuses.items():
         if status != "ok":
-            first = (result.troubled or {}).get(status)
-            show_note(f"{count:,} row{'s' * (count > 1)}: {status} ({STATUSES[status]}), first: {first}")
-    if result.loss is not None:
-        loss = result.loss
-        show_note(
-            f"Loss on {loss['texts']:,} texts: cosine with float32 {loss['mean_cosine']:.4f} on average, "
-            f"{loss['lowest_cosine']:.4f} at the lowest; Spearman of the similarities {loss['spearman']:.4f}"
-        )
+            show_note(f"{count:,} row{'s' * (count > 1)}: {status} ({STATUSES[status]})")
