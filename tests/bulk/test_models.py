@@ -124,8 +124,11 @@ def test_workers_share_a_model(bert: Path, bulk: Bulk) -> None:
 
 @pytest.mark.slow
 def test_the_error_of_a_worker_is_the_runs(bulk: Bulk) -> None:
-    bulk.write("a.txt", "\n".join([*TEXTS, ""]) + "\n\n")
-    bulk.refuse("no text to encode: empty", "a.txt", rows_per_part=20, workers=2, strict=True)
+    encoder = bulk.encoder()
+    encoder.table.rows.flags.writeable or object.__setattr__(encoder.table, "rows", encoder.table.rows.copy())
+    encoder.table.rows[:] *= 1e6
+    encoder.save("large")
+    bulk.refuse("float16 ends at 65504", bulk.parquet(200), "large", rows_per_part=20, workers=2, dtype="float16")
     assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]
 
 

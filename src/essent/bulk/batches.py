@@ -16,15 +16,14 @@ from essent.bulk.models import (
     LATE,
     NOT_FINITE,
     OK,
-    STATUSES,
     TRUNCATED,
     ZERO,
     BulkSettings,
     Model,
 )
-from essent.bulk.sources import TABLES, Source, TableFile
+from essent.bulk.sources import TABLES, TableFile
 from essent.bulk.units import Job, Unit, read_unit
-from essent.errors import DataError, InputError
+from essent.errors import InputError
 
 SENTENCE_END = re.compile(r"(?<=[.!?。！？…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
 TOKENIZED = 1024  # texts that are tokenized at a time
@@ -60,7 +59,7 @@ def read_batches(units: Iterable[Unit], job: Job, model: Model) -> Iterator[Batc
     """Yield the batches of units: at least one per unit, even if it is empty. A file stays open between its units.
 
     Raises:
-        DataError: a source cannot be read; with `strict` a row without a text.
+        DataError: a source cannot be read.
     """
     settings = job.settings
     table: TableFile | None = None
@@ -74,8 +73,6 @@ def read_batches(units: Iterable[Unit], job: Job, model: Model) -> Iterator[Batc
         for columns, texts, codes in chain([next(tables, empty)], tables):
             if batch is not None:
                 yield batch
-            if settings.strict:
-                require_all_ok(codes, "text to encode", unit, source)
             rows, chunks = np.flatnonzero(codes == OK), None
             if settings.chunk is not None:
                 texts, rows, chunks = _cut(texts, rows, settings, model)
@@ -88,16 +85,6 @@ def read_batches(units: Iterable[Unit], job: Job, model: Model) -> Iterator[Batc
         assert batch is not None  # noqa: S101  (`empty` is a batch)
         batch.last = True
         yield batch
-
-
-def require_all_ok(codes: np.ndarray, name: str, unit: Unit, source: Source) -> None:
-    """Raise DataError for the first row without a text or vector, according to its status."""
-    failed = codes > TRUNCATED
-    if failed.any():
-        status = list(STATUSES)[codes[np.argmax(failed)]]
-        raise DataError(
-            f"{source.address}: a row of {unit.name} has no {name}: {status}. --strict does not allow this."
-        )
 
 
 def encode(batch: Batch, model: Model, settings: BulkSettings) -> None:

@@ -72,7 +72,6 @@ class BulkSettings:
             `late:tokens:N` encode them in the context of the whole text, see `Encoder.encode_chunks`.
         rows_per_part: approximate number of rows per part; a killed run loses its current part.
         batch_size: size of a batch; 32 is as much as 32 texts of 64 tokens.
-        strict: stop at the first row without a vector.
 
     Example:
         >>> from essent.bulk import BulkSettings
@@ -92,7 +91,6 @@ class BulkSettings:
     chunk: str | None = None
     rows_per_part: int = 32_768
     batch_size: int = 32
-    strict: bool = False
 
     def __post_init__(self) -> None:
         for name, allowed in CHOICES.items():
@@ -122,7 +120,7 @@ class BulkSettings:
 
     def described(self) -> dict[str, Any]:
         """Return the values that determine rows and vectors; the prompt is described by the model's metadata."""
-        omitted = ("batch_size", "strict", "prompt", "prompt_name")
+        omitted = ("batch_size", "prompt", "prompt_name")
         return {name: setting for name, setting in asdict(self).items() if name not in omitted} | {"id": list(self.id)}
 
 

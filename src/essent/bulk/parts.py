@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from essent._core.atomic import remove_leftovers, sync, temporary_folder
-from essent.bulk.batches import Batch, chunk_columns, require_all_ok
+from essent.bulk.batches import Batch, chunk_columns
 from essent.bulk.models import CHUNK_COLUMNS, EMBEDDING, SCALE, STATUS, STATUSES, TRUNCATED, BulkSettings
 from essent.bulk.sources import Source, difference, first_line
 from essent.bulk.units import Job, Unit
@@ -63,7 +63,7 @@ class PartWriter:
     """Writer of one part, one row group per batch; the file appears in the folder when `finish` returns.
 
     Raises:
-        DataError: with `strict` a row without a vector; the disk is full, or the folder is not writable.
+        DataError: the disk is full, or the folder is not writable.
     """
 
     def __init__(self, job: Job, unit: Unit) -> None:
@@ -76,8 +76,6 @@ class PartWriter:
     def add(self, batch: Batch) -> None:
         """Write an encoded batch."""
         settings, schema, rows = self._job.settings, self._job.schema, len(batch.codes)
-        if settings.strict:
-            require_all_ok(batch.codes, "vector", self._unit, self._source)
         self._codes.append(batch.codes)
         columns = dict(zip(batch.table.column_names, batch.table.columns, strict=True))
         columns[STATUS] = pa.DictionaryArray.from_arrays(batch.codes, list(STATUSES)).cast(pa.string())

@@ -36,8 +36,6 @@ class PartOptions:
     """One row per chunk of a text: sentences or tokens:N; late:sentences or late:tokens:N encode chunks in context."""
     dtype: Literal["float32", "float16", "int8", "ubinary"] = "float32"
     """Number format of the vectors; int8 adds a column `scale`, ubinary is one bit per dimension."""
-    strict: bool = False
-    """Stop at the first row without a text."""
     rows_per_part: opt.Count = 32_768
     """Approximate number of rows per part; a killed run loses only its current part."""
     workers: int | None = None
