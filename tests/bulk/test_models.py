@@ -40,15 +40,14 @@ def test_an_encoder_by_name_and_loaded(bert: Path, bulk: Bulk) -> None:
 
 
 def test_sentence_transformers(bert: Path, bulk: Bulk) -> None:
-    """Modules that no recipe describes; prompts by their names."""
-    model = SentenceTransformer(str(bert), device="cpu", prompts={"query": "find: "})
+    """Modules that no recipe describes; their default prompt, and another one."""
+    model = SentenceTransformer(str(bert), device="cpu", prompts={"query": "find: "}, default_prompt_name="query")
     model.append(Dense(32, 8))
     model.save("model")
-    bulk.encode(bulk.parquet(200), "model", prompt_name="query")
+    bulk.encode(bulk.parquet(200), "model")
     check("out", model.encode(TEXTS, prompt="find: "))
-    bulk.encode("rows.parquet", model, out="b")
-    check("b", model.encode(TEXTS))
-    bulk.refuse("prompt_name='nothing'", "rows.parquet", model, out="c", prompt_name="nothing")
+    bulk.encode("rows.parquet", model, out="b", prompt="")
+    check("b", model.encode(TEXTS, prompt=""))
 
 
 @pytest.mark.slow
@@ -65,7 +64,6 @@ def test_graph(compiled_by: Callable, bulk: Bulk) -> None:
     assert bulk.parts() == before
     message = "is compiled for openvino in float32. Export it again for torch"
     bulk.refuse(message, path, "graph", out="b", engine="torch")
-    bulk.refuse("which takes no max_seq_length", path, "graph", out="b", max_seq_length=10)
 
 
 def test_progress_within_a_part(
@@ -142,7 +140,6 @@ def test_the_error_of_a_worker_is_the_runs(bulk: Bulk) -> None:
         ({"engine": "tensorrt"}, "engine='tensorrt'; allowed: auto, torch, openvino, onnx"),
         ({"precision": "half"}, "precision='half'; allowed: auto, float32, bfloat16"),
         ({"rows_per_part": 0}, "rows_per_part=0: must be a whole number"),
-        ({"prompt": "a", "prompt_name": "b"}, "exclude each other"),
         ({"recipe": "meen"}, "meen"),
         ({"workers": 0}, "workers=0: must be a whole number"),
     ],

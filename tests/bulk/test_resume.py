@@ -88,7 +88,7 @@ def test_changed_settings_are_refused(bulk: Bulk) -> None:
         ({"dtype": "float16", "normalize": True}, 'dtype was "float32" and is now "float16"; normalize was false'),
         ({"prompt": "query: "}, 'prompt was "" and is now "query: "'),
         ({"truncate_dim": 5}, "truncate_dim was null and is now 5"),
-        ({"vectors": "fixed", "id": "n"}, 'id was [] and is now ["n"]'),
+        ({"id": "n"}, 'id was [] and is now ["n"]'),
         ({"chunk": "sentences"}, 'chunk was null and is now "sentences"'),
         ({"rows_per_part": 31}, "rows_per_part was 30 and is now 31"),
     ):

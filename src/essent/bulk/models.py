@@ -32,10 +32,7 @@ from essent.static.encoder import StaticEncoder
 from essent.static.encoder import open_encoder as open_by_name
 
 PROBES = ("A man is playing a large flute.", "the", "42")
-CHOICES = {
-    "dtype": ("float32", "float16", "int8", "ubinary"),
-    "vectors": ("list", "fixed"),
-}
+DTYPES = ("float32", "float16", "int8", "ubinary")
 LATE = "late:"  # prefix of `chunk`: the chunks are encoded in the context of their text
 CHUNK = re.compile(rf"({LATE})?(sentences|tokens:[1-9][0-9]*)")
 EMBEDDING, STATUS, SCALE, OTHERS = "embedding", "status", "scale", "other_values"
@@ -61,13 +58,10 @@ class BulkSettings:
         column: column of the texts; text files have the single column "text".
         id: columns to keep beside the vectors; by default all columns of the input.
         prompt: text to put before every text; by default the model's own default prompt.
-        prompt_name: name of one of the model's prompts, such as query.
         normalize: scale every vector to length 1.
         truncate_dim: keep only this number of first dimensions.
-        max_seq_length: maximum tokens per text; by default the model's limit.
         dtype: number format of the vectors: float32, float16, int8 with a column `scale`, or ubinary: one bit per
             dimension (1 above 0), eight in a byte, as in sentence-transformers.
-        vectors: list, or fixed for Arrow's lists of a fixed size.
         chunk: split texts into chunks, one row per chunk: `sentences` or `tokens:N`. `late:sentences` and
             `late:tokens:N` encode them in the context of the whole text, see `Encoder.encode_chunks`.
         rows_per_part: approximate number of rows per part; a killed run loses its current part.
@@ -82,25 +76,19 @@ class BulkSettings:
     column: str = "text"
     id: tuple[str, ...] = ()
     prompt: str | None = None
-    prompt_name: str | None = None
     normalize: bool = False
     truncate_dim: int | None = None
-    max_seq_length: int | None = None
     dtype: str = "float32"
-    vectors: str = "list"
     chunk: str | None = None
     rows_per_part: int = 32_768
     batch_size: int = 32
 
     def __post_init__(self) -> None:
-        for name, allowed in CHOICES.items():
-            if (choice := getattr(self, name)) not in allowed:
-                raise InputError(f"{name}={choice!r} is not known. {did_you_mean(str(choice), list(allowed))}")
-        for name in ("rows_per_part", "batch_size", "truncate_dim", "max_seq_length"):
+        if self.dtype not in DTYPES:
+            raise InputError(f"dtype={self.dtype!r} is not known. {did_you_mean(str(self.dtype), list(DTYPES))}")
+        for name in ("rows_per_part", "batch_size", "truncate_dim"):
             if getattr(self, name) is not None:
                 check_size(getattr(self, name), name)
-        if self.prompt is not None and self.prompt_name is not None:
-            raise InputError("prompt and prompt_name exclude each other. Pass only one of them.")
         if self.chunk is not None and not CHUNK.fullmatch(self.chunk):
             raise InputError(f"chunk={self.chunk!r}: must be 'sentences' or 'tokens:N', or either after {LATE!r}.")
         names = (self.id,) if isinstance(self.id, str) else self.id
@@ -120,7 +108,7 @@ class BulkSettings:
 
     def described(self) -> dict[str, Any]:
         """Return the values that determine rows and vectors; the prompt is described by the model's metadata."""
-        omitted = ("batch_size", "prompt", "prompt_name")
+        omitted = ("batch_size", "prompt")
         return {name: setting for name, setting in asdict(self).items() if name not in omitted} | {"id": list(self.id)}
 
 
@@ -261,10 +249,7 @@ def open_encoder(spec: ModelSpec, settings: BulkSettings) -> Any:
 
         check_late(Recipe.parse(spec.recipe))
     if is_name:
-        return open_by_name(
-            encoder, choice, spec.recipe, options=spec.options, max_seq_length=settings.max_seq_length,
-            threads=spec.threads,
-        )  # fmt: skip
+        return open_by_name(encoder, choice, spec.recipe, options=spec.options, threads=spec.threads)
     return encoder if isinstance(encoder, StaticEncoder) else choose(encoder, spec.engine, spec.precision)
 
 
@@ -282,7 +267,7 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
     """Combine an encoder with the metadata that its vectors depend on.
 
     Raises:
-        InputError: an unknown prompt, or an object that does not encode.
+        InputError: an object that does not encode.
         NotFittedError: the recipe must be fitted, and is not.
     """
     if settings.chunks_late:
@@ -296,7 +281,7 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
 
         check_late(encoder.recipe)
     if isinstance(encoder, (StaticEncoder, CompiledEncoder)):
-        prompt = encoder.prompt_text(settings.prompt, settings.prompt_name)
+        prompt = encoder.prompt_text(settings.prompt, None)
         metadata = _describe_static(encoder) if isinstance(encoder, StaticEncoder) else _describe_graph(encoder)
         reading: Reading | None = encoder.reading
     else:
@@ -310,7 +295,7 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
                 f"{type(encoder).__name__} is not an Encoder, a StaticEncoder, a SentenceTransformer or a graph."
             )
         metadata, reading = _describe(encoder)
-        prompt = prompt_of(encoder, settings.prompt, settings.prompt_name)
+        prompt = prompt_of(encoder, settings.prompt, None)
     dimensions = settings.truncate_dim or encoder.truncate_dim
     metadata |= {"prompt": prompt, "truncate_dim": dimensions}
     width = int(encoder.get_embedding_dimension() or 0)

@@ -79,7 +79,7 @@ class PartWriter:
         self._codes.append(batch.codes)
         columns = dict(zip(batch.table.column_names, batch.table.columns, strict=True))
         columns[STATUS] = pa.DictionaryArray.from_arrays(batch.codes, list(STATUSES)).cast(pa.string())
-        columns |= chunk_columns(batch) | vector_columns(batch.vectors, batch.codes <= TRUNCATED, settings)
+        columns |= chunk_columns(batch) | vector_columns(batch.vectors, batch.codes <= TRUNCATED, settings.dtype)
         arrays = [
             columns[name] if name in columns else pa.nulls(rows, schema.field(name).type) for name in schema.names
         ]
@@ -151,15 +151,14 @@ def cannot_write(folder: Path, error: OSError) -> Exception:
 # -- columns ----------------------------------------------------------------------------------------------------------
 
 
-def part_schema(columns: Sequence[Any], settings: BulkSettings, dimensions: int) -> Any:
+def part_schema(columns: Sequence[Any], settings: BulkSettings) -> Any:
     """Return the Arrow schema of a part: the retained input columns, positions of chunks, status and vectors."""
     numbers = {"float32": pa.float32(), "float16": pa.float16(), "int8": pa.int8(), "ubinary": pa.uint8()}
-    width = -(-dimensions // 8) if settings.dtype == "ubinary" else dimensions
     types = {
         **dict.fromkeys(CHUNK_COLUMNS, pa.int32()),
         STATUS: pa.string(),
         SCALE: pa.float32(),
-        EMBEDDING: pa.list_(numbers[settings.dtype], width if settings.vectors == "fixed" else -1),
+        EMBEDDING: pa.list_(numbers[settings.dtype]),
     }
     return pa.schema([*columns, *(pa.field(name, types[name]) for name in settings.added)])
 
@@ -185,18 +184,16 @@ def stored(vectors: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray | No
     return np.packbits(vectors > 0, axis=1) if dtype == "ubinary" else vectors, None
 
 
-def vector_columns(vectors: np.ndarray, has_vector: np.ndarray, settings: BulkSettings) -> dict[str, Any]:
+def vector_columns(vectors: np.ndarray, has_vector: np.ndarray, dtype: str) -> dict[str, Any]:
     """Return columns of the vectors (M,K), null for rows without one: `has_vector` (N,) bool."""
-    numbers, scales = stored(vectors, settings.dtype)
-    flat, width = pa.array(numbers.reshape(-1)), numbers.shape[1]
-    indices = pa.array(np.cumsum(has_vector) - 1, mask=~has_vector)
-    columns = {} if scales is None else {SCALE: pa.array(scales).take(indices)}
-    if settings.vectors == "fixed":
-        columns[EMBEDDING] = pa.FixedSizeListArray.from_arrays(flat, width).take(indices)
-    else:
-        offsets = pa.array(np.concatenate([[0], np.cumsum(has_vector) * width]).astype(np.int32))
-        is_null = None if has_vector.all() else pa.array(~has_vector)
-        columns[EMBEDDING] = pa.ListArray.from_arrays(offsets, flat, mask=is_null)
+    numbers, scales = stored(vectors, dtype)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(has_vector) * numbers.shape[1]]).astype(np.int32))
+    is_null = None if has_vector.all() else pa.array(~has_vector)
+    columns: dict[str, Any] = {
+        EMBEDDING: pa.ListArray.from_arrays(offsets, pa.array(numbers.reshape(-1)), mask=is_null)
+    }
+    if scales is not None:
+        columns[SCALE] = pa.array(scales).take(pa.array(np.cumsum(has_vector) - 1, mask=~has_vector))
     return columns
 
 

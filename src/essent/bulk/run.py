@@ -246,8 +246,7 @@ def prepare(
     columns = output_fields(files, settings)
     parts = {} if force else read_parts(folder)
     run = {**settings.described(), "columns": [f"{column.name}: {column.type}" for column in columns]}
-    by_model = ("truncate_dim", "max_seq_length")  # by default, the model determines these settings
-    without_model = {name: setting for name, setting in run.items() if name not in by_model}
+    without_model = {name: setting for name, setting in run.items() if name != "truncate_dim"}  # a model may set it
     check_same(parts, without_model, files, folder)
     if isinstance(spec.model, Path) and not spec.model.exists():
         raise ModelError(f"There is no folder {str(spec.model)!r}.")
@@ -264,5 +263,5 @@ def prepare(
     for line in prompt_note({"texts": model.prompt}) if settings.prompt is None else ():
         note(line)
     clean(folder)
-    schema = part_schema(columns, settings, model.dimensions)
+    schema = part_schema(columns, settings)
     return Prepared(Job(spec, settings, files, folder, schema, run, library_versions(LIBRARIES)), model, parts)
