@@ -22,13 +22,9 @@ from essent.serving.prepared import Description
 from essent.serving.schemas import RequestError, unhealthy
 from essent.serving.service import Service
 
+ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"description": "Refused."}, "5XX": {"description": "Failed."}}
 openai_router, tei_router, essent_router = (
-    APIRouter(tags=[tag], responses={"4XX": {"model": error}, "5XX": {"model": error}})
-    for tag, error in (
-        ("OpenAI", schemas.OpenAIError),
-        ("text-embeddings-inference", schemas.TEIError),
-        ("essent", schemas.OpenAIError),
-    )
+    APIRouter(tags=[tag], responses=ERRORS) for tag in ("OpenAI", "text-embeddings-inference", "essent")
 )
 ROWS = 256  # vectors that are written as JSON before other requests get a turn
 MAX_TOKENS = 256  # maximum tokens of an explained text: each takes a pass without this token
@@ -42,11 +38,6 @@ async def _service(request: Request) -> Service:
 
 
 Served = Annotated[Service, Depends(_service)]
-
-
-def as_json(content: Any) -> Response:
-    """Return a response of JSON."""
-    return Response(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
 
 
 async def rows_as_json(vectors: np.ndarray, as_base64: bool = False) -> list[bytes]:
@@ -66,7 +57,7 @@ async def rows_as_json(vectors: np.ndarray, as_base64: bool = False) -> list[byt
 # -- OpenAI ------------------------------------------------------------------------------------------------------------
 
 
-@openai_router.post("/v1/embeddings", response_model=schemas.Embeddings)
+@openai_router.post("/v1/embeddings")
 async def embeddings(service: Served, body: schemas.EmbeddingsBody) -> Response:
     """Vectors of a text or of a list of texts, in their order."""
     model, prompt = service.find(body.model, body.prompt_name)
@@ -85,20 +76,18 @@ async def embeddings(service: Served, body: schemas.EmbeddingsBody) -> Response:
     return Response(content, media_type="application/json")
 
 
-@openai_router.get("/v1/models", response_model=schemas.ModelObjects)
-async def models(service: Served) -> Response:
+@openai_router.get("/v1/models")
+async def models(service: Served) -> dict[str, Any]:
     """The models of this server."""
-    objects = [
-        {"id": name, "object": "model", "created": service.created, "owned_by": "essent"} for name in service.models
-    ]
-    return as_json({"object": "list", "data": objects})
+    created = {"object": "model", "created": service.created, "owned_by": "essent"}
+    return {"object": "list", "data": [{"id": name, **created} for name in service.models]}
 
 
 # -- TEI ---------------------------------------------------------------------------------------------------------------
 
 
-@tei_router.post("/embed", response_model=list[list[float]])
-@tei_router.post("/", response_model=list[list[float]])
+@tei_router.post("/embed")
+@tei_router.post("/")
 async def embed(service: Served, body: schemas.EmbedBody) -> Response:
     """Vectors of a text or of a list of texts, of length 1 unless `normalize` is false."""
     model, prompt = service.find(body.model, body.prompt_name)
@@ -128,14 +117,14 @@ async def metrics(service: Served) -> Response:
 # -- essent ------------------------------------------------------------------------------------------------------------
 
 
-@essent_router.get("/recipe", response_model=Description)
-async def recipe(service: Served, model: str | None = None) -> Response:
+@essent_router.get("/recipe")
+async def recipe(service: Served, model: str | None = None) -> Description:
     """The recipe of a model, the data of its fit, and the check of its vectors."""
-    return as_json(service.find(model)[0].description)
+    return service.find(model)[0].description
 
 
-@essent_router.post("/explain", response_model=schemas.Explained)
-async def explain(service: Served, body: schemas.ExplainBody) -> Response:
+@essent_router.post("/explain")
+async def explain(service: Served, body: schemas.ExplainBody) -> dict[str, Any]:
     """The weight of each token of a text in the recipe, and the change of the vector without this token."""
     model, prompt = service.find(body.model, body.prompt_name)
     tokens = model.reading.tokens(prompt + body.text)
@@ -150,18 +139,19 @@ async def explain(service: Served, body: schemas.ExplainBody) -> Response:
         sequences = [ids, *(np.delete(ids, index) for index in content)]
         unit = unit_length(await service.compute(model, sequences))
         impacts = dict(zip(content, (1 - np.clip(unit[1:] @ unit[0], -1, 1)).tolist(), strict=True))
-    weights = None if model.token_weights is None else model.token_weights[ids].astype(np.float64)
-    if weights is not None:
-        weights = weights / weights.sum() if weights.any() else np.full(len(tokens), 1 / len(tokens))
+    weights: list[float | None] = [None] * len(tokens)
+    if model.token_weights is not None:
+        numbers = model.token_weights[ids].astype(np.float64)
+        weights = (numbers / numbers.sum() if numbers.any() else np.full(len(tokens), 1 / len(tokens))).tolist()
     rows = [
-        {**token, "weight": None if weights is None else weights[index], "impact": impacts.get(index)}
-        for index, token in enumerate(tokens)
+        {**token, "weight": weight, "impact": impacts.get(index)}
+        for index, (token, weight) in enumerate(zip(tokens, weights, strict=True))
     ]
-    return as_json({"model": model.name, "recipe": model.description.recipe, "tokens": rows})
+    return {"model": model.name, "recipe": model.description.recipe, "tokens": rows}
 
 
-@essent_router.post("/compare", response_model=schemas.Compared)
-async def compare(service: Served, body: schemas.CompareBody) -> Response:
+@essent_router.post("/compare")
+async def compare(service: Served, body: schemas.CompareBody) -> dict[str, Any]:
     """The cosine of each pair, its calibrated meaning if the model is calibrated, and typical cosines of the model."""
     model, prompt = service.find(body.model, body.prompt_name)
     texts = list(chain.from_iterable(body.pairs))
@@ -172,10 +162,11 @@ async def compare(service: Served, body: schemas.CompareBody) -> Response:
     service.check_texts(texts, name_of)
     embedded = await service.embed(model, texts, prompt, name_of=name_of, unit=True)
     scores = np.clip(np.einsum("nk,nk->n", embedded.vectors[0::2], embedded.vectors[1::2]), -1, 1)
-    compared = {"model": model.name, "scores": scores, "typical": model.typical}
+    compared = {"model": model.name, "scores": scores.tolist(), "typical": model.typical}
     if model.calibration is not None:
-        compared |= {"calibrated": model.calibration(scores), "calibrated_means": model.calibration.meaning}
-    return as_json(compared)
+        calibrated = np.asarray(model.calibration(scores)).tolist()
+        compared |= {"calibrated": calibrated, "calibrated_means": model.calibration.meaning}
+    return compared
 
 
 # -- the page for browsers ---------------------------------------------------------------------------------------------

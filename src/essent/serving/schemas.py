@@ -1,4 +1,4 @@
-"""Requests and responses: FastAPI validates requests by these classes, and documents both."""
+"""Requests, which FastAPI validates by these classes and documents, and the errors of rejected ones."""
 
 from __future__ import annotations
 
@@ -78,115 +78,7 @@ class CompareBody(ModelChoice):
     pairs: Annotated[list[Pair], Field(fail_fast=True, min_length=1)]
 
 
-# -- responses; the others are `run.Description` and lists --------------------------------------------------------
-
-
-class Embedding(BaseModel):
-    """A vector: numbers, or base64 of little-endian float32."""
-
-    object: str
-    index: int
-    embedding: list[float] | str
-
-
-class Embeddings(BaseModel):
-    """Vectors; `usage` counts tokens, special tokens included; `truncated` lists truncated texts, if there are any."""
-
-    object: str
-    data: list[Embedding]
-    model: str
-    usage: dict[Literal["prompt_tokens", "total_tokens"], int]
-    truncated: list[int] = []
-
-
-class ModelObject(BaseModel):
-    """A model."""
-
-    id: str
-    object: str
-    created: int
-    owned_by: str
-
-
-class ModelObjects(BaseModel):
-    """All models."""
-
-    object: str
-    data: list[ModelObject]
-
-
-class Token(BaseModel):
-    """A token and its span in the text, in characters; None for special tokens."""
-
-    id: int
-    text: str
-    special: bool
-    start: int | None
-    stop: int | None
-
-
-class ExplainedToken(Token):
-    """`weight`: share of the recipe's weights; `impact`: 1 - cosine to the vector without this token."""
-
-    weight: float | None
-    impact: float | None
-
-
-class Explained(BaseModel):
-    """The tokens of a text, in their order."""
-
-    model: str
-    recipe: str
-    tokens: list[ExplainedToken]
-
-
-class Typical(BaseModel):
-    """The 5 %, 50 % and 95 % quantiles of the model's cosines, over pairs whose labels are in this range."""
-
-    pairs: str
-    count: int
-    low: float
-    median: float
-    high: float
-
-
-class Compared(BaseModel):
-    """A cosine per pair, and typical cosines of this model.
-
-    For a calibrated model, `calibrated` interprets each cosine: as the "share" of random pairs below it, or as a
-    "probability".
-    """
-
-    model: str
-    scores: list[float]
-    typical: list[Typical]
-    calibrated: list[float] | None = None
-    calibrated_means: Literal["share", "probability"] | None = None
-
-
 # -- errors ------------------------------------------------------------------------------------------------------------
-
-
-class ErrorDetails(BaseModel):
-    """The details of an error, in OpenAI's format."""
-
-    message: str
-    type: str
-    param: str | None
-    code: str | None
-
-
-class OpenAIError(BaseModel):
-    """An error of OpenAI's and essent's own paths."""
-
-    error: ErrorDetails
-
-
-class TEIError(BaseModel):
-    """An error of TEI's paths."""
-
-    error: str
-    error_type: str
 
 
 KINDS = {  # of errors, by status
