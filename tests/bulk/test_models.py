@@ -103,19 +103,20 @@ def test_a_graph_is_saved_before(bert: Path, bulk: Bulk) -> None:
 # -- several processes ------------------------------------------------------------------------------------------------
 
 
-def test_workers_share_a_static_encoder(bulk: Bulk) -> None:
-    """The same bytes as one process, with content that is sent and content that is not."""
+def test_workers_with_a_static_encoder(bulk: Bulk) -> None:
+    """The same bytes as one process, with content that is sent and content that is not; a loaded model is refused."""
     path = bulk.parquet(200)
     bulk.write("b.csv", "text\n" + "\n".join(TEXTS[:90]) + "\n")
     sources = [path, "b.csv"]
     bulk.encode(sources, out="one", rows_per_part=20)
     bulk.encode(sources, out="two", rows_per_part=20, workers=2)
     assert bulk.parts("one") == bulk.parts("two")
+    bulk.refuse("save it, and pass the path of its folder", sources, bulk.encoder(), out="three", workers=2)
     assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]  # of a server
 
 
 @pytest.mark.slow
-def test_workers_share_a_model(bert: Path, bulk: Bulk) -> None:
+def test_workers_with_a_model(bert: Path, bulk: Bulk) -> None:
     bulk.encode(bulk.parquet(200), bert, rows_per_part=60, workers=2)
     check("out", Encoder(bert).encode(TEXTS))
 

@@ -26,8 +26,7 @@ from essent.errors import DataError, InputError
 FORMAT = 2
 KEY = b"essent"
 NAME = re.compile(r"part-([0-9]{5,})-([0-9]{6,})\.parquet")
-SHARED_MODEL = "_model"  # the weights that worker processes map, while they run
-LEFTOVER = re.compile(rf"\.(part-[0-9]{{5,}}-[0-9]{{6,}}\.parquet|{SHARED_MODEL})\.")  # temporary names
+LEFTOVER = re.compile(r"\.(part-[0-9]{5,}-[0-9]{6,}\.parquet)\.")  # temporary names
 TINY = np.finfo(np.float32).tiny
 READ_AHEAD = 4096  # footers that are read at a time
 START_OVER = "Choose another folder, use the settings of the earlier run, or start over with --force."
@@ -136,16 +135,9 @@ def _writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise cannot_write(folder, error) from error
-
-
-def cannot_write(folder: Path, error: OSError) -> Exception:
-    """Return the error for a part that cannot be written; a DataError is returned unchanged."""
-    if isinstance(error, DataError):
-        return error
-    full = error.errno in DISK_FULL
-    reason = "The disk is full" if full else f"{folder} cannot be written to ({error.strerror or error})"
-    return DataError(f"{reason}. The parts in {folder} are intact. Run the same command to resume.")
+        full = error.errno in DISK_FULL
+        reason = "The disk is full" if full else f"{folder} cannot be written to ({error.strerror or error})"
+        raise DataError(f"{reason}. The parts in {folder} are intact. Run the same command to resume.") from error
 
 
 # -- columns ----------------------------------------------------------------------------------------------------------
@@ -266,7 +258,7 @@ def check_same(parts: Mapping[str, Part], run: Mapping[str, Any], sources: Seque
 
 
 def clean(folder: Path) -> None:
-    """Remove unfinished parts and shared weights of killed runs."""
+    """Remove unfinished parts of killed runs."""
     leftovers = (LEFTOVER.match(path.name) for path in folder.iterdir()) if folder.is_dir() else ()
     for name in sorted({match[1] for match in leftovers if match is not None}):
         remove_leftovers(folder / name)

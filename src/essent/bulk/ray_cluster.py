@@ -12,24 +12,20 @@ import logging
 import os
 import shutil
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
-from pathlib import Path
 from threading import Event
 from typing import Any
 
 from essent._core.atomic import write_text
 from essent._core.lazy import optional_import
-from essent.bulk.models import Model, open_model
+from essent.bulk.models import Model
 from essent.bulk.parts import LIBRARIES, Part
 from essent.bulk.units import Job, Unit
-from essent.bulk.work import THREADS, do_unit, failure_of
-from essent.engine.compiled import CompiledEncoder
+from essent.bulk.work import THREADS, do_unit, failure_of, open_same_model, sendable
 from essent.engine.numpy_encoder import NumpyEncoder
-from essent.errors import DataError, EssentError, InputError, MissingDependencyError, ModelError
+from essent.errors import DataError, EssentError, InputError, MissingDependencyError
 from essent.tasks.result import library_versions
 
 AUTO, LOCAL = "auto", "local"
@@ -174,20 +170,6 @@ def resources(nodes: Sequence[tuple[int, int]], workers: int | None, may_use_gpu
     return next(fitting, 1), gpus
 
 
-def sendable(job: Job) -> Job:
-    """Return the job in a form that other machines can read.
-
-    Raises:
-        InputError: a loaded graph, which cannot be sent.
-    """
-    model = job.spec.model
-    if isinstance(model, CompiledEncoder):
-        raise InputError("A loaded graph cannot be sent to the nodes of a Ray cluster. Pass the path of its folder.")
-    if isinstance(model, (str, Path)) and Path(model).exists():
-        return replace(job, spec=replace(job.spec, model=str(Path(model).absolute())))
-    return job
-
-
 # -- on the nodes -----------------------------------------------------------------------------------------------------
 
 _models: dict[str, Model] = {}  # the model of this process, by the token of the run
@@ -202,17 +184,7 @@ def _do(unit: Unit, job: Job, token: str, threads: int) -> tuple[str, Part | Ess
             _models.clear()
             os.environ.update(dict.fromkeys(THREADS, str(threads)))
             check_node(job, token)
-            spec = replace(job.spec, threads=threads)
-            model = open_model(spec, job.settings)
-            gpus = ray.get_runtime_context().get_accelerator_ids().get("GPU")
-            if gpus and not isinstance(spec.model, (str, Path)):
-                model.encoder.to("cuda")  # a model that was loaded by the driver
-            check_model(job, model)
-            if "torch" in sys.modules:
-                import torch
-
-                torch.set_num_threads(threads)
-            _models[token] = model
+            _models[token] = open_same_model(job, threads)
         return node, do_unit(unit, job, _models[token])
     except Exception as error:
         return node, failure_of(error)
@@ -234,12 +206,6 @@ def check_node(job: Job, token: str) -> None:
         if time.monotonic() > deadline:
             raise DataError(f"{job.folder} is not the driver's output folder: all nodes must share it under one path.")
         time.sleep(POLL)
-
-
-def check_model(job: Job, model: Model) -> None:
-    """Raise ModelError, with the differences, if the model differs from the driver's."""
-    if differences := _differences({name: job.run.get(name) for name in model.metadata}, model.metadata):
-        raise ModelError(f"{job.spec.name} differs from the driver's model: {differences}.")
 
 
 def _differences(expected: Mapping[str, Any], local: Mapping[str, Any]) -> str:

@@ -137,7 +137,7 @@ def encode(
         engine: auto, torch, or that of a saved graph: openvino or onnx.
         precision: number format of the computation: auto (float32 on a CPU), float32 or bfloat16.
         workers: number of processes on this machine, which share its cores; 1 by default. On a cluster the default is
-            one per GPU, or one per node without GPUs.
+            one per GPU, or one per node without GPUs. Several processes load a model by its name or folder.
         ray: compute on a Ray cluster: its address; auto or True for the cluster of this machine; local for a cluster of
             this machine alone. All nodes must see the sources, the model and the output under the same paths.
         force: start over, whatever the folder contains.
@@ -192,7 +192,7 @@ def encode(
             elif workers in (None, 1):
                 new_parts = do_units(units, job, run.model, stop, update)
             else:
-                new_parts = do_units_by_workers(units, job, run.model, workers, stop, update)
+                new_parts = do_units_by_workers(units, job, workers, stop, update)
             parts = run.parts | {part.name: part for part in new_parts}
     rows = sum(part.rows for part in parts.values())
     if failures:
