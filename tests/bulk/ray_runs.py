@@ -6,6 +6,7 @@ python ray_runs.py CASE ADDRESS FOLDER     prints what was done, or what is wron
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import fsspec
@@ -20,7 +21,8 @@ def main(case: str, address: str, root: Path) -> None:
         fsspec.filesystem("memory").pipe_file("/a.txt", b"one\ntwo\n")
         source = "memory://a.txt"
     elif case == "unseen output":
-        ray_cluster.write_text = lambda path, text: None  # as where the nodes have another folder of this name
+        sendable = ray_cluster.sendable  # as where the nodes have another folder of this name
+        ray_cluster.sendable = lambda job: replace(sendable(job), folder=root / "elsewhere")
     try:
         run = essent.encode(source, root / "static", root / "out", ray=address, rows_per_part=20, workers=7)
     except essent.EssentError as error:
