@@ -16,9 +16,6 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense
 
 from essent import Encoder, EssentError
-from essent.bulk.models import BulkSettings, ModelSpec
-from essent.bulk.run import prepare
-from essent.bulk.work import do_unit
 
 TEXTS = sentences(200)
 
@@ -33,10 +30,6 @@ def test_an_encoder_by_name_and_loaded(bert: Path, bulk: Bulk) -> None:
     bulk.encode(path, encoder, out="b", rows_per_part=60)
     assert bulk.parts("a") == bulk.parts("b")
     check("a", encoder.encode(TEXTS))
-    run = prepare(path, ModelSpec(bert, "cls"), "alone", settings=BulkSettings(rows_per_part=60))
-    for unit in reversed(list(run.units())):  # a unit alone, in any order
-        assert do_unit(unit, run.job, run.model).rows == unit.stop - unit.start
-    assert bulk.parts("alone") == bulk.parts("a")
 
 
 def test_sentence_transformers(bert: Path, bulk: Bulk) -> None:

@@ -220,7 +220,7 @@ def test_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_another_model_on_a_node(root: Path) -> None:
-    job = prepare(root / "b.jsonl", ModelSpec(root / "static"), root / "out", settings=BulkSettings()).job
+    job, *_ = prepare(root / "b.jsonl", ModelSpec(root / "static"), root / "out", settings=BulkSettings())
     open_same_model(job, 1)
     with pytest.raises(EssentError, match=r"differs from the model .*: max_seq_length is .* instead of 5"):
         open_same_model(replace(job, run={**job.run, "max_seq_length": 5}), 1)

@@ -20,7 +20,7 @@ from essent._core.folders.files import digest_of_file
 from essent._core.lazy import check_torch
 from essent._core.machine import AUTO, BFLOAT16, FLOAT32
 from essent._core.registry import did_you_mean
-from essent._core.texts import encode_allowing_nonfinite, require_finite
+from essent._core.texts import encode_allowing_nonfinite
 from essent.engine.choice import EngineChoice, choose
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.runtime import ALL_FILES
@@ -31,7 +31,6 @@ from essent.recipe.tokens import Frame
 from essent.static.encoder import StaticEncoder
 from essent.static.encoder import open_encoder as open_by_name
 
-PROBES = ("A man is playing a large flute.", "the", "42")
 DTYPES = ("float32", "float16", "int8", "ubinary")
 LATE = "late:"  # prefix of `chunk`: the chunks are encoded in the context of their text
 CHUNK = re.compile(rf"({LATE})?(sentences|tokens:[1-9][0-9]*)")
@@ -123,11 +122,6 @@ class ModelSpec:
         precision: number format of the computation: auto, float32 or bfloat16.
         options: device, revision and trust_remote_code of an Encoder.
         threads: number of threads of the process.
-
-    Example:
-        >>> from essent.bulk import ModelSpec
-        >>> ModelSpec("sentence-transformers/all-MiniLM-L6-v2", recipe="mean|normalize").recipe
-        'mean | normalize'
     """
 
     model: Any
@@ -195,12 +189,6 @@ class Model:
         )
         vectors = encode_allowing_nonfinite(encode)
         return np.ascontiguousarray(np.concatenate(vectors) if late else vectors, np.float32)
-
-    def require_any_finite(self) -> None:
-        """Raise NotFiniteError, with the probable cause, if the model has no finite vector for any text."""
-        vectors = self.encode(PROBES)
-        if not np.isfinite(vectors).all(axis=1).any():
-            require_finite(vectors, PROBES, getattr(self.encoder, "named_parameters", tuple)())
 
     def too_long(self, texts: Sequence[str]) -> np.ndarray:
         """Return a mask (N,) bool of the truncated texts. A text has at most one token per byte."""

@@ -22,7 +22,7 @@ from essent._core.lazy import optional_import
 from essent.bulk.models import Model
 from essent.bulk.parts import Part
 from essent.bulk.units import Job, Unit
-from essent.bulk.work import THREADS, do_unit, failure_of, open_same_model, sendable
+from essent.bulk.work import THREADS, do_units, failure_of, open_same_model, sendable
 from essent.engine.numpy_encoder import NumpyEncoder
 from essent.errors import DataError, EssentError, InputError
 
@@ -78,8 +78,8 @@ def do_units_on_cluster(
         update: called with the number of rows of each part.
 
     Raises:
-        DataError: see `do_unit` (the message names the node); or a node does not share the output; or a unit ends every
-            process that computes it.
+        DataError: see `do_units` (the message names the node); or a node does not share the output; or a unit ends
+            every process that computes it.
         EssentError: a node does not see a source or the model.
     """
     ray = optional_import("ray", "ray")
@@ -172,6 +172,6 @@ def _do(unit: Unit, job: Job, token: str, threads: int) -> tuple[str, Part | Ess
             _models.clear()
             os.environ.update(dict.fromkeys(THREADS, str(threads)))
             _models[token] = open_same_model(job, threads)
-        return node, do_unit(unit, job, _models[token])
+        return node, next(do_units([unit], job, _models[token]))
     except Exception as error:
         return node, failure_of(error)

@@ -91,25 +91,6 @@ class BulkResult:
         return part_paths(self.folder)
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A run before its first part: the job, the model in this process, and the parts of earlier runs."""
-
-    job: Job
-    model: Model
-    parts: dict[str, Part]
-
-    @property
-    def rows(self) -> int:
-        """Number of rows of all sources, which may be an estimate."""
-        return sum(source.rows for source in self.job.sources)
-
-    def units(self) -> Iterator[Unit]:
-        """Return the units that have no part yet."""
-        done = {name: part.unit["stop"] for name, part in self.parts.items()}
-        return plan(self.job.sources, done, self.job.settings.rows_per_part)
-
-
 def encode(
     sources: str | Path | Sequence[str | Path],
     model: Any,
@@ -168,42 +149,37 @@ def encode(
     failures: list[DataError] = []
 
     def units_until_failure() -> Iterator[Unit]:
-        """Yield units; an unreadable source ends the run after the units before it."""
+        """Yield the units without a part; an unreadable source ends the run after the units before it."""
+        done = {name: part.unit["stop"] for name, part in parts.items()}
         try:
-            yield from run.units()
+            yield from plan(job.sources, done, job.settings.rows_per_part)
         except DataError as error:
             failures.append(error)
 
     with connected(ray) if ray else nullcontext():
-        run = prepare(
-            sources,
-            spec,
-            output,
-            settings=chosen,
-            force=force,
-            note=print_note if progress else lambda line: None,
-        )
-        job, units = run.job, units_until_failure()
-        resumed = sum(part.rows for part in run.parts.values())
-        bar = text_progress(run.rows, progress, resumed, "Rows", "row", estimated=True)
+        note = print_note if progress else lambda line: None
+        job, loaded, parts = prepare(sources, spec, output, settings=chosen, force=force, note=note)
+        units, resumed = units_until_failure(), sum(part.rows for part in parts.values())
+        estimated = sum(source.rows for source in job.sources)
+        bar = text_progress(estimated, progress, resumed, "Rows", "row", estimated=True)
         with interruptible() as stop, bar as update:
             if ray:
-                new_parts = do_units_on_cluster(units, job, run.model, workers, stop, update)
+                new_parts = do_units_on_cluster(units, job, loaded, workers, stop, update)
             elif workers in (None, 1):
-                new_parts = do_units(units, job, run.model, stop, update)
+                new_parts = do_units(units, job, loaded, stop, update)
             else:
                 new_parts = do_units_by_workers(units, job, workers, stop, update)
-            parts = run.parts | {part.name: part for part in new_parts}
+            parts = parts | {part.name: part for part in new_parts}
     rows = sum(part.rows for part in parts.values())
     if failures:
         raise DataError(f"{failures[0]} {job.folder} has {rows:,} rows, in {len(parts):,} parts.") from failures[0]
     if stop.is_set():
-        raise KeyboardInterrupt(f"Stopped after {rows:,} of about {run.rows:,} rows. Run the same command to resume.")
+        raise KeyboardInterrupt(f"Stopped after {rows:,} of about {estimated:,} rows. Run the same command to resume.")
     statuses: Counter[str] = Counter()
     for _, part in sorted(parts.items()):
         statuses.update(part.statuses)
-    seconds, dimensions = time.monotonic() - began, run.model.dimensions
-    return BulkResult(job.folder, rows, len(parts), dict(statuses), dimensions, resumed, seconds)
+    seconds = time.monotonic() - began
+    return BulkResult(job.folder, rows, len(parts), dict(statuses), loaded.dimensions, resumed, seconds)
 
 
 def prepare(
@@ -214,21 +190,17 @@ def prepare(
     settings: BulkSettings,
     force: bool = False,
     note: Callable[[str], object] = lambda line: None,
-) -> Prepared:
+) -> tuple[Job, Model, dict[str, Part]]:
     """Check the sources and the folder, load the model: everything before the first vector.
 
     Args:
         note: called with a line about each slow step.
 
+    Returns:
+        The job, the model in this process, and the parts of earlier runs.
+
     Raises:
         DataError, InputError, ModelError: see `encode`. Checks that need no model come before it is loaded.
-
-    Example:
-        >>> from essent.bulk import BulkSettings, ModelSpec, prepare
-        >>> spec = ModelSpec("sentence-transformers/all-MiniLM-L6-v2")
-        >>> run = prepare("texts.txt", spec, "prepared", settings=BulkSettings())
-        >>> [unit.name for unit in run.units()]
-        ['part-00000-000000.parquet']
     """
     folder = Path(check_path(output, "output")).absolute()
     try:
@@ -259,9 +231,8 @@ def prepare(
     model = open_model(spec, settings)
     run |= model.metadata
     check_same(parts, run, files, folder)
-    model.require_any_finite()
     for line in prompt_note({"texts": model.prompt}) if settings.prompt is None else ():
         note(line)
     clean(folder)
     schema = part_schema(columns, settings)
-    return Prepared(Job(spec, settings, files, folder, schema, run, library_versions(LIBRARIES)), model, parts)
+    return Job(spec, settings, files, folder, schema, run, library_versions(LIBRARIES)), model, parts

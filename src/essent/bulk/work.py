@@ -35,22 +35,6 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_
 POLL = 0.2  # seconds between two checks for Ctrl-C
 
 
-def do_unit(unit: Unit, job: Job, model: Model) -> Part:
-    """Compute one part and write it.
-
-    Raises:
-        DataError: the source cannot be read or has changed, or the part cannot be written.
-
-    Example:
-        >>> from essent.bulk import BulkSettings, ModelSpec, do_unit, prepare
-        >>> spec = ModelSpec("sentence-transformers/all-MiniLM-L6-v2")
-        >>> run = prepare("texts.txt", spec, "by-unit", settings=BulkSettings())
-        >>> [do_unit(unit, run.job, run.model).rows for unit in run.units()]
-        [80]
-    """
-    return next(do_units([unit], job, model))
-
-
 def do_units(
     units: Iterable[Unit],
     job: Job,
@@ -68,7 +52,7 @@ def do_units(
         update: called with the number of rows of each batch that was encoded.
 
     Raises:
-        DataError: see `do_unit`; raised after the parts before it.
+        DataError: a source cannot be read or has changed, or a part cannot be written; raised after the parts before.
     """
     batches = read_batches(units, job, model)
     reading, writing = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
@@ -123,7 +107,7 @@ def do_units_by_workers(
         stop, update: see `do_units`; `update` is called with the rows of each part.
 
     Raises:
-        DataError: see `do_unit`; or a process ended, for example because memory ran out.
+        DataError: see `do_units`; or a process ended, for example because memory ran out.
         InputError: the model has no name or folder.
     """
     threads, job = max(1, cores() // workers), sendable(job)
