@@ -20,8 +20,8 @@ import numpy as np
 from command_line import PROGRAM
 from essent.serving.app import Server, create_app
 from essent.serving.prepared import Prepared
+from essent.serving.run import Settings
 from essent.serving.service import Service
-from essent.serving.settings import Settings
 from samples import TEXTS
 from waiting import LIMIT, wait_until
 

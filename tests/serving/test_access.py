@@ -21,7 +21,7 @@ from essent._core.machine import cores
 from essent.errors import InputError
 from essent.serving.prepared import Prepared, named
 from essent.serving.routes import explorer_page
-from essent.serving.settings import Settings
+from essent.serving.run import Settings
 from servers import Running, paused, running
 from waiting import LIMIT, wait_until
 

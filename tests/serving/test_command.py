@@ -30,7 +30,7 @@ from essent import StaticEncoder
 from essent._core.lazy import IN_TORCH
 from essent._core.machine import ROOT
 from essent.serving.prepared import Prepared
-from essent.serving.settings import Settings
+from essent.serving.run import Settings
 from hidden_modules import hiding
 from servers import COMMAND, Running, paused, started
 from waiting import LIMIT, wait_until

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from essent.serving.engine import MANY_QUERIES, Engine
+from essent.serving.run import Settings
 from essent.serving.schedule import LONGER, SHORTER, TOKENS_PER_SECOND, Batch, Job, Schedule
-from essent.serving.settings import Settings
 from essent.serving.worker import BULK, QUICK, width_of
 
 

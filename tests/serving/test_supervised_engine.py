@@ -23,10 +23,10 @@ from essent import Encoder
 from essent.errors import EngineError, EssentError
 from essent.serving.engine import Engine
 from essent.serving.prepared import Prepared, prepare
+from essent.serving.run import Settings
 from essent.serving.schedule import Schedule
 from essent.serving.schemas import RequestError
 from essent.serving.service import Service
-from essent.serving.settings import Settings
 from essent.serving.worker import BULK, MAX_PRIMITIVES, PRIMITIVES, QUICK, Source, load
 from families import CORPUS
 from samples import LONG, TEXTS

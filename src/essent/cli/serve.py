@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from essent.cli.console import show_note
-from essent.serving.settings import Settings
+from essent.serving.run import Settings
 
 
 def serve(

@@ -26,9 +26,9 @@ from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from essent.serving import routes
+from essent.serving.run import Settings
 from essent.serving.schemas import IDS, RequestError, unhealthy
 from essent.serving.service import Service
-from essent.serving.settings import Settings
 from essent.version import __version__
 
 logger = logging.getLogger(__name__)

@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from essent.errors import EngineError
+from essent.serving.run import Settings
 from essent.serving.schedule import TOKENS_PER_SECOND, Batch, Job, Schedule
 from essent.serving.schemas import RequestError, overloaded, unhealthy
-from essent.serving.settings import Settings
 from essent.serving.worker import BULK, QUICK, Source, main
 
 logger = logging.getLogger(__name__)

@@ -19,9 +19,9 @@ from essent.engine.numpy_encoder import unit_length
 from essent.errors import VerificationError
 from essent.serving.engine import Engine
 from essent.serving.prepared import Prepared
+from essent.serving.run import Settings
 from essent.serving.schedule import Schedule
 from essent.serving.schemas import RequestError, overloaded
-from essent.serving.settings import Settings
 
 T = TypeVar("T")
 NameOf: TypeAlias = Callable[[int], str]  # from a text's index to its name in the request, for errors
