@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from essent._core.lazy import optional_import
+from essent._core.folders.contents import is_exported_folder
+from essent._core.lazy import check_torch, optional_import
 from essent._core.machine import cores
 from essent.engine.choice import EngineChoice
-from essent.errors import InputError
+from essent.errors import InputError, MissingDependencyError
 
 if TYPE_CHECKING:
     from essent.serving.prepared import Prepared
@@ -139,6 +140,7 @@ def serve(
     if not sources or len(dict(sources)) < len(sources):
         names = ", ".join(name for name, _ in sources) or "none"
         raise InputError(f"Expected models with different names, NAME=MODEL; got {names}.")
+    _check_installed([source for _, source in sources], EngineChoice(settings.engine, settings.precision))
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete with the engine's
     for kind in STOPPING:
         signal.signal(kind, signal.default_int_handler)  # raises KeyboardInterrupt until uvicorn handles the signals
@@ -153,6 +155,18 @@ def serve(
         note("Stopped before it had started.")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_installed(models: Sequence[str], choice: EngineChoice) -> None:
+    """Raise MissingDependencyError if one of the models needs torch, which is not installed, before any is prepared."""
+    from essent.static.encoder import open_encoder
+
+    try:
+        check_torch("A model")
+    except MissingDependencyError:
+        for model in models:
+            if not is_exported_folder(model):
+                open_encoder(model, choice)  # a static encoder, or the error
 
 
 async def _serve(prepared: list[Prepared], settings: Settings, note: Callable[[str], None]) -> None:
