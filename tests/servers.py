@@ -18,10 +18,10 @@ import httpx
 import numpy as np
 
 from command_line import PROGRAM
-from essent.serving.app import Server, create_app, sweep
+from essent.serving.app import Server, create_app
 from essent.serving.prepared import Prepared
+from essent.serving.run import Settings
 from essent.serving.service import Service
-from essent.serving.settings import Settings
 from samples import TEXTS
 from waiting import LIMIT, wait_until
 
@@ -39,8 +39,8 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 class Running:
     """A server whose loop runs in a thread of this process."""
 
-    def __init__(self, models: list[Prepared], settings: Settings, **sweeping: float) -> None:
-        self.models, self.settings, self.sweeping = models, settings, sweeping
+    def __init__(self, models: list[Prepared], settings: Settings) -> None:
+        self.models, self.settings = models, settings
         self.failure: BaseException | None = None
         self.thread = threading.Thread(target=self._run, daemon=True)
 
@@ -56,9 +56,7 @@ class Running:
         try:
             await self.service.start()
             self.server = Server(create_app(self.service), self.settings)
-            sweeping = asyncio.create_task(sweep(self.server.server_state.connections, **self.sweeping))
             await self.server.serve()
-            sweeping.cancel()
         finally:
             await self.service.stop()
 
@@ -85,14 +83,12 @@ class Running:
 
 
 @contextmanager
-def running(
-    models: list[Prepared], keys: tuple[str, ...] = (), sweeping: dict | None = None, **settings: Any
-) -> Iterator[Running]:
+def running(models: list[Prepared], keys: tuple[str, ...] = (), **settings: Any) -> Iterator[Running]:
     with NamedTemporaryFile("w") as file:
         file.write("\n".join(keys))
         file.flush()
         path = Path(file.name) if keys else None
-        server = Running(models, Settings(port=0, api_key_file=path, **settings), **(sweeping or {}))
+        server = Running(models, Settings(port=0, api_key_file=path, **settings))
         server.start()
         try:
             yield server

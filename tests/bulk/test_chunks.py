@@ -37,18 +37,6 @@ def test_sentences_as_rows(bulk: Bulk) -> None:
     np.testing.assert_array_equal(vectors[[row["chunk"] is not None for row in rows]], expected)
 
 
-def test_mean_of_sentences(bulk: Bulk) -> None:
-    """The mean of the pieces' vectors, by their length."""
-    bulk.encode(bulk.parquet(TEXTS), chunk="sentences", chunk_rows="mean")
-    rows = bulk.table().to_pylist()
-    assert [row["status"] for row in rows] == ["ok", "null", "ok", "empty", "ok"]
-    assert [len(row["chunks"]) for row in rows] == [5, 0, 1, 0, 12]
-    pieces = [TEXTS[0][span["start"] : span["end"]] for span in rows[0]["chunks"]]
-    vectors = bulk.encoder().encode(pieces)
-    expected = np.average(vectors, axis=0, weights=[len(piece) for piece in pieces])
-    np.testing.assert_allclose(rows[0]["embedding"], expected, atol=1e-6)
-
-
 @pytest.mark.parametrize("size", [5, 60])
 def test_tokens(size: int, bert: Path, bulk: Bulk) -> None:
     """So many tokens at most, cut between words, and together the whole text."""
@@ -72,16 +60,15 @@ def test_truncated_texts(bert: Path, bulk: Bulk) -> None:
     run = bulk.encode(bulk.parquet(["a dog", long]), bert)
     assert run.statuses == {"ok": 1, "truncated": 1}
     assert bulk.table()["embedding"].to_pylist()[1] is not None
-    assert run.troubled == {"truncated": "row 2 of part-00000-000000.parquet"}
-    run = bulk.encode("rows.parquet", bert, out="b", chunk="tokens:100", chunk_rows="mean")
-    assert run.statuses == {"ok": 2}
+    run = bulk.encode("rows.parquet", bert, out="b", chunk="tokens:100")
+    assert set(run.statuses) == {"ok"}
 
 
-@pytest.mark.parametrize("chunk", ["late", "late:tokens:7"])
-def test_late_chunks(chunk: str, bert: Path, bulk: Bulk) -> None:
+@pytest.mark.parametrize("plain", ["sentences", "tokens:7"])
+def test_late_chunks(plain: str, bert: Path, bulk: Bulk) -> None:
     """Rows and spans of chunks as without late; vectors from a pass over the whole text; nothing is truncated."""
     texts = [*TEXTS, "The old oak tree stayed there all the morning. " * 60]
-    rows, plain = bulk.parquet(texts), "sentences" if chunk == "late" else chunk.removeprefix("late:")
+    rows, chunk = bulk.parquet(texts), f"late:{plain}"
     run = bulk.encode(rows, bert, out="late", chunk=chunk, normalize=True)
     bulk.encode(rows, bert, out="plain", chunk=plain)
     late_rows, plain_rows = (bulk.table(name).to_pylist() for name in ("late", "plain"))
@@ -104,12 +91,14 @@ def test_late_chunks(chunk: str, bert: Path, bulk: Bulk) -> None:
 def test_late_chunks_need_states(bert: Path, bulk: Bulk) -> None:
     """A recipe with a template is refused before the model is read, a static encoder after."""
     rows = bulk.parquet(3)
-    bulk.refuse(r"weights=last: late chunking needs .* Allowed: ", rows, "no model", chunk="late", recipe="last-token")
+    bulk.refuse(
+        r"weights=last: late chunking needs .* Allowed: ", rows, "no model", chunk="late:sentences", recipe="last-token"
+    )
     bulk.refuse(r"needs an Encoder in torch.*not a StaticEncoder. .* or chunk='tokens:9'", rows, chunk="late:tokens:9")
-    bulk.refuse(r"weights=cls: late chunking needs", rows, Encoder(str(bert), "cls"), chunk="late")
+    bulk.refuse(r"weights=cls: late chunking needs", rows, Encoder(str(bert), "cls"), chunk="late:sentences")
 
 
 def test_refused_chunks(bert: Path, bulk: Bulk) -> None:
-    for chunk in ("words", "tokens:0", "tokens:x", "late:", "late:late", "late:words"):
+    for chunk in ("words", "tokens:0", "tokens:x", "late", "late:words"):
         bulk.refuse(r"must be 'sentences' or 'tokens:N'", "x.txt", "no model", chunk=chunk)
     bulk.refuse(r"the model reads at most 254 tokens", bulk.parquet(3), bert, chunk="tokens:1000")

@@ -22,7 +22,7 @@ def test_rows_in_and_parts_out(bulk: Bulk) -> None:
     path = bulk.parquet([*TEXTS, None, "", " "])
     output = run(path, "-m", bulk.static, "-o", "out", "--rows-per-part", 50)
     assert f"{bulk.out}: 123 rows in 3 parts" in output
-    assert "1 row: null (there is no text), first: row" in output
+    assert "1 row: null (there is no text)" in output
     assert "2 rows: empty (the text is empty, or blank)" in output
     np.testing.assert_array_equal(vectors_of(bulk.table())[:120], bulk.encoder().encode(TEXTS))
     output = run(path, "-m", bulk.static, "-o", "out", "--rows-per-part", 50)
@@ -40,11 +40,10 @@ def test_every_option_arrives(bulk: Bulk) -> None:
     path = bulk.write("a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     options = ["--column", "body", "--id", "id", "page", "--dtype", "int8"]
     options += ["--prompt", "query: ", "--normalize", "--truncate-dim", 6]
-    output = run(path, "-m", bulk.static, "-o", "out", *options)
+    run(path, "-m", bulk.static, "-o", "out", *options)
     table = bulk.table()
     assert table.column_names == ["id", "page", "other_values", "status", "scale", "embedding"]
     assert table["id"].to_pylist() == list(range(120))
-    assert "cosine with float32 0.9999 on average" in output or "cosine with float32 1.0000 on average" in output
     expected = bulk.encoder().encode(TEXTS, prompt="query: ", normalize_embeddings=True, truncate_dim=6)
     vectors = vectors_of(table) * np.array(table["scale"].to_pylist())[:, None]
     np.testing.assert_allclose(vectors, expected, atol=0.005)

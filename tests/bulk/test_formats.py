@@ -6,7 +6,6 @@ import bz2
 import csv
 import gzip
 import json
-import lzma
 from pathlib import Path
 
 import datasets
@@ -28,7 +27,7 @@ FLAT = [text.replace("\n", " ") for text in TEXTS]
 
 
 TABLE = pa.table({"n": range(ROWS), "text": TEXTS, "tags": [["a", "b"][: n % 3] for n in range(ROWS)]})
-OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+OPENERS = {".gz": gzip.open, ".bz2": bz2.open}
 
 
 def write_lines(path: Path, kind: str) -> list[str]:
@@ -68,7 +67,7 @@ def write(path: Path) -> list[str]:
 
 
 FORMATS = "a.parquet small.parquet a.arrow stream.arrow data-set a.jsonl a.csv a.tsv a.txt".split()
-PACKED = "a.jsonl.gz a.csv.bz2 a.tsv.xz a.jsonl.zst".split()
+PACKED = "a.jsonl.gz a.csv.bz2 a.tsv.zst".split()
 
 
 REMOTE = "a.parquet stream.arrow a.jsonl a.jsonl.gz".split()
@@ -135,8 +134,6 @@ def test_rows_without_text(bulk: Bulk) -> None:
     assert all(any(vector) for vector in table["embedding"].to_pylist() if vector is not None)
     assert table["text"].to_pylist()[7] == "� a tree"  # half a surrogate pair is mended, as everywhere
     assert json.loads(table["other_values"].to_pylist()[2]) == {"text": 5}
-    bulk.refuse(r"no text to encode: null.*--strict", path, out="strict", strict=True)
-    assert bulk.parts("strict") == {}
 
 
 def test_json_values_of_mixed_types(bulk: Bulk) -> None:
@@ -164,15 +161,11 @@ def test_stray_quotation_mark(bulk: Bulk) -> None:
     assert table.num_rows == 400
 
 
-def test_undecodable_bytes_in_parquet(bulk: Bulk) -> None:
-    binary = pa.array([b"a dog", b"\xff\xfe", b"trees", None], pa.binary())
-    pq.write_table(pa.table({"text": pa.Array.from_buffers(pa.string(), 4, binary.buffers())}), "a.parquet")
-    bulk.encode("a.parquet")
-    assert bulk.table()["status"].to_pylist() == ["ok", "unreadable", "ok", "null"]
-
-
 def test_damaged_file(bulk: Bulk) -> None:
     """The error names it."""
+    binary = pa.array([b"a dog", b"\xff\xfe", b"trees", None], pa.binary())
+    pq.write_table(pa.table({"text": pa.Array.from_buffers(pa.string(), 4, binary.buffers())}), "a.parquet")
+    bulk.refuse(r"a\.parquet: 'text' is not UTF-8 text", "a.parquet")
     write(path := Path("b.parquet"))
     content = bytearray(path.read_bytes())
     content[3000:6000] = bytes(3000)
@@ -261,6 +254,6 @@ def test_conflicting_columns(tmp_path: Path, bulk: Bulk) -> None:
     with pytest.raises(EssentError, match=r"'n' is string in .*b\.parquet and int64 in .*a\.parquet"):
         bulk.encode(tmp_path, "no model", out="../out")
     bulk.refuse(r"'n' holds int64, not texts\. Columns with texts: text\.", "a.parquet", "no model", column="n")
-    bulk.refuse(r"a\.parqet does not exist\. Did you mean 'a\.parquet'", "a.parqet", "no model")
+    bulk.refuse(r"a\.parqet does not exist", "a.parqet", "no model")
     bulk.refuse(r"no column 'm'.*--id", "a.parquet", "no model", id="m")
     bulk.refuse("matches no file", "*.txt", "no model")

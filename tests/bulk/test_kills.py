@@ -142,7 +142,7 @@ def test_worker_killed_at_start(
     monkeypatch.setenv("DYING", folder and str(tmp_path / folder))
     monkeypatch.setenv("PYTHONPATH", PATH)
     message = error_with_two_workers(bulk.parquet(40), static_folder, bulk.out, prompt=prompt)
-    assert "A worker process was killed by signal 9 while it started" in message
+    assert "A worker process was killed by signal 9" in message
     assert not list(bulk.out.iterdir())
 
 
@@ -171,7 +171,6 @@ def test_worker_killed_at_random_events(
         assert {path.name for path in out.iterdir()} == parts.keys()
         if message:
             assert "A worker process was killed by signal 9" in message
-            assert " while it started" not in message or moment == "start"
             killed += 1
         else:
             assert parts == whole

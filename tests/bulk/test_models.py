@@ -16,9 +16,6 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense
 
 from essent import Encoder, EssentError
-from essent.bulk.models import BulkSettings, ModelSpec
-from essent.bulk.run import prepare
-from essent.bulk.work import do_unit
 
 TEXTS = sentences(200)
 
@@ -33,22 +30,17 @@ def test_an_encoder_by_name_and_loaded(bert: Path, bulk: Bulk) -> None:
     bulk.encode(path, encoder, out="b", rows_per_part=60)
     assert bulk.parts("a") == bulk.parts("b")
     check("a", encoder.encode(TEXTS))
-    run = prepare(path, ModelSpec(bert, "cls"), "alone", settings=BulkSettings(rows_per_part=60))
-    for unit in reversed(list(run.units())):  # a unit alone, in any order
-        assert do_unit(unit, run.job, run.model).rows == unit.stop - unit.start
-    assert bulk.parts("alone") == bulk.parts("a")
 
 
 def test_sentence_transformers(bert: Path, bulk: Bulk) -> None:
-    """Modules that no recipe describes; prompts by their names."""
-    model = SentenceTransformer(str(bert), device="cpu", prompts={"query": "find: "})
+    """Modules that no recipe describes; their default prompt, and another one."""
+    model = SentenceTransformer(str(bert), device="cpu", prompts={"query": "find: "}, default_prompt_name="query")
     model.append(Dense(32, 8))
     model.save("model")
-    bulk.encode(bulk.parquet(200), "model", prompt_name="query")
+    bulk.encode(bulk.parquet(200), "model")
     check("out", model.encode(TEXTS, prompt="find: "))
-    bulk.encode("rows.parquet", model, out="b")
-    check("b", model.encode(TEXTS))
-    bulk.refuse("prompt_name='nothing'", "rows.parquet", model, out="c", prompt_name="nothing")
+    bulk.encode("rows.parquet", model, out="b", prompt="")
+    check("b", model.encode(TEXTS, prompt=""))
 
 
 @pytest.mark.slow
@@ -64,7 +56,6 @@ def test_graph(compiled_by: Callable, bulk: Bulk) -> None:
     bulk.encode(path, "graph", rows_per_part=60, workers=2)
     assert bulk.parts() == before
     bulk.refuse("The graph computes in float32", path, "graph", out="b", precision="bfloat16")
-    bulk.refuse("which takes no max_seq_length", path, "graph", out="b", max_seq_length=10)
 
 
 def test_progress_within_a_part(
@@ -97,27 +88,29 @@ def test_a_recipe_that_learns_is_fitted_before(bert: Path, bulk: Bulk) -> None:
 # -- several processes ------------------------------------------------------------------------------------------------
 
 
-def test_workers_share_a_static_encoder(bulk: Bulk) -> None:
-    """The same bytes as one process, with content that is sent and content that is not."""
+def test_workers_with_a_static_encoder(bulk: Bulk) -> None:
+    """The same bytes as one process, with content that is sent and content that is not; a loaded model is refused."""
     path = bulk.parquet(200)
     bulk.write("b.csv", "text\n" + "\n".join(TEXTS[:90]) + "\n")
     sources = [path, "b.csv"]
     bulk.encode(sources, out="one", rows_per_part=20)
     bulk.encode(sources, out="two", rows_per_part=20, workers=2)
     assert bulk.parts("one") == bulk.parts("two")
+    bulk.refuse("save it, and pass the path of its folder", sources, bulk.encoder(), out="three", workers=2)
     assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]  # of a server
 
 
 @pytest.mark.slow
-def test_workers_share_a_model(bert: Path, bulk: Bulk) -> None:
+def test_workers_with_a_model(bert: Path, bulk: Bulk) -> None:
     bulk.encode(bulk.parquet(200), bert, rows_per_part=60, workers=2)
     check("out", Encoder(bert).encode(TEXTS))
 
 
 @pytest.mark.slow
 def test_the_error_of_a_worker_is_the_runs(bulk: Bulk) -> None:
-    bulk.write("a.txt", "\n".join([*TEXTS, ""]) + "\n\n")
-    bulk.refuse("no text to encode: empty", "a.txt", rows_per_part=20, workers=2, strict=True)
+    content = bytearray(bulk.parquet(200).read_bytes())
+    content[3000:6000] = bytes(3000)
+    bulk.refuse(r"rows\.parquet", bulk.write("rows.parquet", bytes(content)), rows_per_part=20, workers=2)
     assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]
 
 
@@ -130,7 +123,6 @@ def test_the_error_of_a_worker_is_the_runs(bulk: Bulk) -> None:
         ({"dtype": "float64"}, "dtype='float64' is not known"),
         ({"precision": "half"}, "precision='half'; allowed: auto, float32, bfloat16"),
         ({"rows_per_part": 0}, "rows_per_part=0: must be a whole number"),
-        ({"prompt": "a", "prompt_name": "b"}, "exclude each other"),
         ({"recipe": "meen"}, "meen"),
         ({"workers": 0}, "workers=0: must be a whole number"),
     ],

@@ -1,4 +1,4 @@
-"""How vectors are stored, what that costs, and who reads them."""
+"""How vectors are stored, and who reads them."""
 
 from __future__ import annotations
 
@@ -25,23 +25,15 @@ def rows(bulk: Bulk) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "kind", "vectors"),
-    [
-        ("float32", pa.float32(), "fixed"),
-        ("float16", pa.float16(), "list"),
-        ("int8", pa.int8(), "fixed"),
-        ("ubinary", pa.uint8(), "list"),
-    ],
+    ("dtype", "kind"),
+    [("float32", pa.float32()), ("float16", pa.float16()), ("int8", pa.int8()), ("ubinary", pa.uint8())],
 )
-def test_numbers(rows: Path, dtype: str, kind: pa.DataType, vectors: str, bulk: Bulk) -> None:
-    run = bulk.encode(rows, dtype=dtype, vectors=vectors, rows_per_part=90)
+def test_numbers(rows: Path, dtype: str, kind: pa.DataType, bulk: Bulk) -> None:
+    bulk.encode(rows, dtype=dtype, rows_per_part=90)
     table = bulk.table()
     assert table.schema.field("embedding").type.value_type == kind
-    assert pa.types.is_fixed_size_list(table.schema.field("embedding").type) == (vectors == "fixed")
     assert [row is not None for row in table["embedding"].to_pylist()] == HAS_TEXT.tolist()
     if dtype == "ubinary":
-        assert run.loss is not None
-        assert run.loss["lowest_cosine"] < 0.99
         packed = np.array([row for row in table["embedding"].to_pylist() if row is not None], np.uint8)
         whole = bulk.encoder().encode([text for text in TEXTS if text is not None])
         np.testing.assert_array_equal(packed, quantize_embeddings(whole, "ubinary"))
@@ -54,14 +46,6 @@ def test_numbers(rows: Path, dtype: str, kind: pa.DataType, vectors: str, bulk: 
         assert np.abs(near - whole).max() <= np.abs(whole).max() / 254 * 1.01
     else:
         np.testing.assert_allclose(near, whole, rtol=0 if dtype == "float32" else 1e-3, atol=1e-6)
-    if dtype == "float32":
-        assert run.loss is None
-        return
-    cosines = (near * whole).sum(1) / np.linalg.norm(near, axis=1) / np.linalg.norm(whole, axis=1)
-    assert run.loss is not None
-    assert run.loss["lowest_cosine"] == pytest.approx(cosines.min(), abs=1e-6)
-    assert run.loss["texts"] == HAS_TEXT.sum()
-    assert 0.99 < run.loss["spearman"] <= 1
 
 
 def test_float16_overflow(rows: Path, bulk: Bulk) -> None:
@@ -87,11 +71,11 @@ def test_a_vector_of_zeros_is_none(bulk: Bulk) -> None:
 # -- who reads them ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("dtype", "vectors"), [("float16", "list"), ("int8", "fixed")])
-def test_readable_by_others(rows: Path, dtype: str, vectors: str, bulk: Bulk) -> None:
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+def test_readable_by_others(rows: Path, dtype: str, bulk: Bulk) -> None:
     """DuckDB, Polars, pandas and datasets, all parts in one step, in the order of the rows."""
     out = bulk.out
-    bulk.encode(rows, dtype=dtype, vectors=vectors, rows_per_part=90)
+    bulk.encode(rows, dtype=dtype, rows_per_part=90)
     expected = vectors_of(bulk.table())[HAS_TEXT]
 
     def same(vectors_read: list) -> None:

@@ -29,7 +29,7 @@ encode texts.txt -m ./nowhere -o v.npy ~ There is no model folder
 encode texts.txt -m x -o v.npy --workers 2 ~ --workers is for a folder of parts, but v.npy is a file
 encode -m x -o parts ~ A folder of parts needs files, folders, patterns or addresses, not standard input
 encode nulls.jsonl -m x -o v.npy ~ nulls.jsonl, line 2: 'text' must be a string, not NoneType (None).
-encode texts.txt -m x -o v.npy --strict ~ --strict is for a folder of parts, but v.npy is a file
+encode texts.txt -m x -o v.npy --chunk sentences ~ --chunk is for a folder of parts, but v.npy is a file
 evaluate -m x -d my-pairs.jsonl --as-is --fit texts.txt ~ models as they are run none
 evaluate -m TINY ./nowhere -r mean -d my-pairs.jsonl ~ Error: There is no model folder './nowhere'
 evaluate results.json -m x ~ Add --report FILE

@@ -1,4 +1,4 @@
-"""Keys, limits, slow and huge clients, what reaches the log, what browsers may do; the settings."""
+"""Keys, limits, huge bodies, what reaches the log; the settings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import socket
-import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,27 +21,20 @@ from essent._core.machine import cores
 from essent.errors import InputError
 from essent.serving.prepared import Prepared, named
 from essent.serving.routes import explorer_page
-from essent.serving.settings import Settings
+from essent.serving.run import Settings
 from servers import Running, paused, running
 from waiting import LIMIT, wait_until
 
 KEYS = ("first-key", "second-key")
 TEXT = "a text that nobody must read"
 HEAD = b"POST /v1/embeddings HTTP/1.1\r\nhost: here\r\nauthorization: Bearer first-key\r\n"
-CHUNKED = b"transfer-encoding: chunked\r\ncontent-length: 2\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
-TWO_KEYS = b"authorization: Bearer other\r\ncontent-length: 2\r\n\r\n{}"
 
 
 @pytest.fixture(scope="module")
 def guarded(static: Prepared) -> Iterator[Running]:
-    """With keys, bodies of at most 100 kB, few texts, and short timeouts."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("essent.serving.app.SWEEP_INTERVAL", 0.1)
-        with running(
-            [static], KEYS, {"headers": 0.3, "unread": 2.0},
-            max_body_mb=0.1, max_inputs=2000, timeout=2.0, cors=["https://example.org"], log_requests=True,
-        ) as server:  # fmt: skip
-            yield server
+    """With keys, and bodies of at most 100 kB."""
+    with running([static], KEYS, max_body_mb=0.1) as server:
+        yield server
 
 
 def with_key(key: str = KEYS[1]) -> dict[str, str]:
@@ -55,9 +47,9 @@ def test_keys(guarded: Running) -> None:
             answer = client.get("/v1/models", headers=headers)
             assert (answer.status_code, answer.json()["error"]["code"]) == (401, "invalid_api_key")
         answer = client.post("/embed", json={"inputs": "a"})
-        assert (answer.status_code, answer.json()["error_type"]) == (401, "Unauthorized")
+        assert (answer.status_code, answer.json()["error_type"]) == (401, "authentication_error")
         valid = [("/v1/models", with_key(key)) for key in KEYS]
-        for path, sent in [*valid, ("/health", {}), ("/ping", {}), ("/metrics", {})]:
+        for path, sent in [*valid, ("/health", {}), ("/metrics", {})]:
             assert client.get(path, headers=sent).status_code == 200
         assert client.get("/", headers={"accept": "text/html"}).content == explorer_page()[0]  # it asks for the key
         assert [client.request(method, "/", json={}).status_code for method in ("POST", "PUT")] == [401, 401]
@@ -80,15 +72,12 @@ def test_texts_and_keys_are_in_no_log_and_no_error(
     ]
     with httpx.Client(base_url=guarded.url, headers=with_key()) as client:
         client.post("/v1/embeddings", json={"input": TEXT, "model": "static"})
-        client.post("/tokenize", json={"inputs": TEXT})
+        client.post("/explain", json={"text": TEXT})
         refused = [client.post("/v1/embeddings", json=body) for body in bodies]
         refused.append(client.post("/v1/embeddings", content=f'{{"input": "{TEXT}'))
-        refused += [client.get("/" + dashed), client.get("/v1/models/x", headers=with_key(dashed))]
+        refused += [client.get("/" + dashed), client.get("/v1/models", headers=with_key(dashed))]
     assert {answer.status_code for answer in refused} == {400, 401, 404}
-    log = written.getvalue()
-    assert "POST /v1/embeddings 200" in log
-    assert "other 404" in log
-    for text in (log, *(answer.text for answer in refused)):
+    for text in (written.getvalue(), *(answer.text for answer in refused)):
         assert not [hidden for hidden in (TEXT, dashed, *KEYS) if hidden in text]
 
 
@@ -103,16 +92,6 @@ def post_raw(guarded: Running, head: bytes, parts: Iterable[bytes] = ()) -> byte
             while data := connection.recv(65_536):
                 received += data
         return received
-
-
-@pytest.mark.parametrize("more", [CHUNKED, TWO_KEYS])
-def test_ambiguous_headers_are_refused(guarded: Running, more: bytes) -> None:
-    """In the format of the path's API, and the connection ends: the start of the next request is unknown."""
-    for path, opening in ((b"/v1/embeddings", b'{"error":{"message":"'), (b"/embed", b'{"error":"')):
-        answer = post_raw(guarded, HEAD.replace(b"/v1/embeddings", path) + more)
-        assert answer.startswith(b"HTTP/1.1 400")
-        assert b"\r\nconnection: close\r\n" in answer
-        assert opening + b"The request has " in answer
 
 
 def test_upgrades_are_ignored(guarded: Running, caplog: pytest.LogCaptureFixture) -> None:
@@ -134,44 +113,7 @@ def test_a_body_of_100_megabytes_is_refused(guarded: Running, monkeypatch: pytes
         assert answer.startswith(b"HTTP/1.1 413")
         assert b"body_too_large" in answer
     answer = httpx.post(guarded.url + "/embed", headers=with_key(), json={"inputs": "a" * 150_000})
-    assert (answer.status_code, answer.json()["error_type"]) == (413, "Validation")
-
-
-@pytest.mark.slow
-def test_slow_bodies_are_refused(guarded: Running) -> None:
-    dripped = []
-
-    def drip() -> Iterator[bytes]:
-        while len(dripped) < 1000:
-            time.sleep(0.1)
-            dripped.append(b"a")
-            yield b"a"
-
-    assert post_raw(guarded, HEAD + b"content-length: 1000\r\n\r\n", drip()).startswith(b"HTTP/1.1 408")
-    assert len(dripped) < 1000
-
-
-def test_half_open_connections_are_closed(guarded: Running) -> None:
-    """Whether half of a head has arrived, or nothing."""
-    connections = [socket.create_connection(("127.0.0.1", guarded.port), timeout=LIMIT) for _ in range(50)]
-    connections[0].sendall(b"POST /v1/emb")
-    for connection in connections:
-        with connection, suppress(ConnectionResetError):
-            assert connection.recv(1) == b""
-    assert httpx.get(guarded.url + "/health").status_code == 200
-
-
-@pytest.mark.slow
-def test_unread_answers_end_the_connection(guarded: Running) -> None:
-    body = b'{"model":"static","input":[' + b",".join(b'"a%d"' % number for number in range(2000)) + b"]}"
-    request = HEAD + b"content-length: %d\r\n\r\n" % len(body) + body
-    with socket.socket() as connection:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.connect(("127.0.0.1", guarded.port))
-        connection.settimeout(LIMIT)
-        with pytest.raises(ConnectionError):
-            list(map(connection.sendall, itertools.repeat(request)))  # answers of half a megabyte, none of them read
-    assert httpx.get(guarded.url + "/health").status_code == 200
+    assert (answer.status_code, answer.json()["error_type"]) == (413, "invalid_request_error")
 
 
 @pytest.fixture(scope="module")
@@ -191,8 +133,6 @@ def test_disconnected_client_leaves_no_work(patient: Running) -> None:
             wait_until(lambda: engine.sent and schedule.tokens)
         wait_until(lambda: not schedule.tokens)
     wait_until(lambda: not engine.sent)
-    ran = patient.service.metrics.registry.get_sample_value("te_batch_next_size_sum")
-    assert 0 < ran < 2000
 
 
 def test_overload_is_refused_with_retry_after(patient: Running) -> None:
@@ -216,26 +156,11 @@ def test_request_timeout(graph: Prepared) -> None:
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "deadline_exceeded")
 
 
-def test_a_server_without_its_page(static: Prepared) -> None:
-    with running([static], no_page=True) as server:
-        assert httpx.get(server.url, headers={"accept": "text/html"}).content == b""
-
-
-def test_browsers_may_call_from_named_pages_only(guarded: Running) -> None:
-    requested = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
-    for origin, allowed in (("https://example.org", "https://example.org"), ("https://other.org", None)):
-        preflight = httpx.options(guarded.url + "/v1/embeddings", headers={**requested, "origin": origin})
-        refused = httpx.get(guarded.url + "/v1/models", headers={"origin": origin})
-        assert refused.status_code == 401
-        for answer in (preflight, refused):
-            assert answer.headers.get("access-control-allow-origin") == allowed
-
-
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 
 def test_invalid_settings() -> None:
-    wrong = {"port": 70_000, "engine": "tensor", "timeout": 0, "max_inputs": -1, "threads": 0, "cors": ["a.org"]}
+    wrong = {"port": 70_000, "engine": "tensor", "timeout": 0, "max_inputs": -1, "threads": 0}
     for name, value in wrong.items():
         with pytest.raises(InputError, match=name):
             Settings(**{name: value})

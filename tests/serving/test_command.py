@@ -1,4 +1,4 @@
-"""`essent serve` as users start it: signals, exit codes, variables, control groups; a stop loses no request."""
+"""`essent serve` as users start it: signals, exit codes, options, control groups; a stop loses no request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from essent import StaticEncoder
 from essent._core.lazy import IN_TORCH
 from essent._core.machine import ROOT
 from essent.serving.prepared import Prepared
-from essent.serving.settings import Settings
+from essent.serving.run import Settings
 from hidden_modules import hiding
 from servers import COMMAND, Running, paused, started
 from waiting import LIMIT, wait_until
@@ -65,7 +65,7 @@ def test_a_graceful_stop(graph_folder: Path, static_folder: Path, kind: int) -> 
         assert [row["pairs"] for row in typical] == ["unrelated", "alike in part", "same meaning"]
         with paused(spawned_by(process.pid).pid):
             call = pool.submit(httpx.post, url + "/embed", json=body)
-            wait_until(lambda: "te_queue_size 0" not in httpx.get(url + "/metrics").text)
+            wait_until(lambda: "essent_queue_tokens 0.0" not in httpx.get(url + "/metrics").text)
             process.send_signal(kind)
             wait_until_refused(int(url.rpartition(":")[2]))
         answer = call.result()
@@ -87,24 +87,18 @@ def test_the_engine_ends_when_the_server_is_killed(graph_folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_environment_variables(graph_folder: Path, tmp_path: Path) -> None:
+def test_options_of_the_command(graph_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("k1\n", "utf-8")
-    variables = {
-        "ESSENT_MODEL": f"named={graph_folder}", "ESSENT_PORT": "0", "ESSENT_TRUNCATE": "1", "ESSENT_MAX_INPUTS": "3",
-        "ESSENT_API_KEY_FILE": str(tmp_path / "keys"), "ESSENT_NO_PAGE": "1", "ESSENT_MAX_CONNECTIONS": "77",
-    }  # fmt: skip
-    with started(**variables) as (_, _, url):
+    options = ("--port", "0", "--truncate", "--max-inputs", "3", "--api-key-file", str(tmp_path / "keys"))
+    with started(f"named={graph_folder}", *options) as (_, _, url):
         headers = {"authorization": "Bearer k1"}
-        assert httpx.get(url + "/info").status_code == 401
-        info = httpx.get(url + "/info", headers=headers).json()
-        assert (info["model_id"], info["auto_truncate"], info["max_client_batch_size"]) == ("named", True, 3)
-        assert info["max_concurrent_requests"] == 77
-        assert httpx.get(url, headers={"accept": "text/html"}).content == b""
+        assert httpx.get(url + "/v1/models").status_code == 401
         body = {"input": ["a", "word " * 500], "model": "named"}
         answer = httpx.post(url + "/v1/embeddings", headers=headers, json=body)
         assert answer.json()["truncated"] == [1]
-        assert answer.headers["x-truncated-inputs"] == "1"
         assert answer.json()["usage"]["prompt_tokens"] == 256 + 3
+        body["input"] = ["a"] * 4
+        assert httpx.post(url + "/v1/embeddings", headers=headers, json=body).json()["error"]["param"] == "input"
 
 
 @pytest.mark.slow
@@ -138,14 +132,13 @@ def test_wrong_input(tmp_path: Path) -> None:
     assert "allowed: auto, torch, openvino, onnx" in refusal("m", "--engine", "tensor")
 
 
-def test_every_option_is_a_variable_and_in_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_option_is_in_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     help_text = run("serve", "--help").stdout
     page = (Path(__file__).parents[2] / "docs" / "reference" / "server.md").read_text("utf-8")
     for field in fields(Settings):
         assert f"--{field.name.replace('_', '-')}" in help_text
         assert f"`--{field.name.replace('_', '-')}" in page
-    assert "ESSENT_MAX_INPUTS sets --max-inputs, and ESSENT_MODEL the models" in " ".join(help_text.split())
 
 
 def ignores_signals(pid: int) -> bool:

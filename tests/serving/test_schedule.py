@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from essent.serving.engine import MANY_QUERIES, Engine
+from essent.serving.run import Settings
 from essent.serving.schedule import LONGER, SHORTER, TOKENS_PER_SECOND, Batch, Job, Schedule
-from essent.serving.settings import Settings
 from essent.serving.worker import BULK, QUICK, width_of
 
 
@@ -119,7 +119,7 @@ def test_texts_run_once_within_the_budget(requests: list, budget: int, only_quer
 @pytest.mark.parametrize(("waiting", "lane"), [(1, QUICK), (MANY_QUERIES, QUICK), (MANY_QUERIES + 1, BULK)])
 def test_many_queries_use_the_bulk_lane(waiting: int, lane: str) -> None:
     """Both lanes at once share the cores, so that many queries are served later with both."""
-    engine = Engine({}, 1, Schedule(2048, 10**6), Settings(), None, lambda batch: None)  # type: ignore[arg-type]
+    engine = Engine({}, 1, Schedule(2048, 10**6), Settings(), None)  # type: ignore[arg-type]
     engine.connection, theirs = Pipe()
     engine.state, engine.lanes = "ready", {QUICK: 1, BULK: 1}
     for number in range(waiting):
@@ -132,7 +132,7 @@ def test_many_queries_use_the_bulk_lane(waiting: int, lane: str) -> None:
 
 def test_a_message_that_cannot_be_read_ends_the_process() -> None:
     """Requests would otherwise wait for a thread that has died."""
-    engine = Engine({}, 1, Schedule(2048, 10**6), Settings(), None, lambda batch: None)  # type: ignore[arg-type]
+    engine = Engine({}, 1, Schedule(2048, 10**6), Settings(), None)  # type: ignore[arg-type]
     calls: list[Any] = []
     loop: Any = SimpleNamespace(call_soon_threadsafe=lambda *call: calls.append(call))
     ours, theirs = Pipe()

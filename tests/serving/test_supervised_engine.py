@@ -23,10 +23,10 @@ from essent import Encoder
 from essent.errors import EngineError, EssentError
 from essent.serving.engine import Engine
 from essent.serving.prepared import Prepared, prepare
+from essent.serving.run import Settings
 from essent.serving.schedule import Schedule
 from essent.serving.schemas import RequestError
 from essent.serving.service import Service
-from essent.serving.settings import Settings
 from essent.serving.worker import BULK, MAX_PRIMITIVES, PRIMITIVES, QUICK, Source, load
 from families import CORPUS
 from samples import LONG, TEXTS
@@ -178,8 +178,8 @@ async def answer_with(
 ) -> tuple[str, np.ndarray | RequestError]:
     """Return the engine's reason of failure, and the answer to a request, if the process sends a changed answer."""
     sources, loop = {"m": Source("openvino", "", "float32", 0, 3)}, asyncio.get_running_loop()
-    callbacks: Any = (None, lambda batch: None)
-    engine = Engine(sources, 1, Schedule(512, 10**6), Settings(timeout=LIMIT), *callbacks)
+    check: Any = None
+    engine = Engine(sources, 1, Schedule(512, 10**6), Settings(timeout=LIMIT), check)
     engine.connection, theirs = Pipe()
     engine.state, engine.lanes = "ready", {QUICK: 1, BULK: 1}
     receiving = threading.Thread(target=engine.receive, args=(engine.connection, loop, engine._ended))
@@ -194,7 +194,7 @@ async def answer_with(
         await asyncio.sleep(0.1)  # whatever is due within that time comes first
     theirs.send(change(("vectors", number, np.ones((2, 3), np.float32))))
     try:
-        answer: np.ndarray | RequestError = (await asyncio.wait_for(request, LIMIT))[0]
+        answer: np.ndarray | RequestError = await asyncio.wait_for(request, LIMIT)
     except RequestError as error:
         answer = error
     theirs.close()

@@ -5,8 +5,7 @@ from essent._core.lazy import optional_import
 for _library in ("pyarrow", "fsspec"):
     optional_import(_library, "bulk")  # before the imports: the error names the missing extra
 
-from essent.bulk.models import BulkSettings, ModelSpec  # noqa: E402
-from essent.bulk.run import BulkResult, encode, prepare  # noqa: E402
-from essent.bulk.work import do_unit  # noqa: E402
+from essent.bulk.models import BulkSettings  # noqa: E402
+from essent.bulk.run import BulkResult, encode  # noqa: E402
 
-__all__ = ["BulkResult", "BulkSettings", "ModelSpec", "do_unit", "encode", "prepare"]
+__all__ = ["BulkResult", "BulkSettings", "encode"]

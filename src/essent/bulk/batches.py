@@ -13,20 +13,17 @@ import pyarrow as pa
 
 from essent.bulk.models import (
     CHUNK_COLUMNS,
-    CHUNKS,
     LATE,
     NOT_FINITE,
     OK,
-    STATUSES,
     TRUNCATED,
     ZERO,
     BulkSettings,
     Model,
 )
-from essent.bulk.sources import TABLES, Source, TableFile
+from essent.bulk.sources import TABLES, TableFile
 from essent.bulk.units import Job, Unit, read_unit
-from essent.engine.numpy_encoder import unit_length
-from essent.errors import DataError, InputError
+from essent.errors import InputError
 
 SENTENCE_END = re.compile(r"(?<=[.!?。！？…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
 TOKENIZED = 1024  # texts that are tokenized at a time
@@ -40,7 +37,7 @@ class Batch:
         table: the columns of the input, N rows.
         codes: the status of each row (N,), an index of `STATUSES`; OK for a row with a text that is not yet encoded.
         texts: M texts to encode: the texts of rows, or their chunks.
-        rows: the row (M,) of each of these texts; the same row for all chunks of a text if a row has their mean.
+        rows: the row (M,) of each of these texts.
         truncated: mask (M,) of the texts with more tokens than the model reads.
         chunks: number of each chunk in its text, and its start and end there (M,3), in characters; None without chunks.
         vectors: (V,K), of the rows that have a vector; set by `encode`.
@@ -62,7 +59,7 @@ def read_batches(units: Iterable[Unit], job: Job, model: Model) -> Iterator[Batc
     """Yield the batches of units: at least one per unit, even if it is empty. A file stays open between its units.
 
     Raises:
-        DataError: a source cannot be read; with `strict` a row without a text.
+        DataError: a source cannot be read.
     """
     settings = job.settings
     table: TableFile | None = None
@@ -76,30 +73,18 @@ def read_batches(units: Iterable[Unit], job: Job, model: Model) -> Iterator[Batc
         for columns, texts, codes in chain([next(tables, empty)], tables):
             if batch is not None:
                 yield batch
-            if settings.strict:
-                require_all_ok(codes, "text to encode", unit, source)
             rows, chunks = np.flatnonzero(codes == OK), None
             if settings.chunk is not None:
                 texts, rows, chunks = _cut(texts, rows, settings, model)
-                if settings.chunk_rows == "rows":  # repeat each row per chunk; a row without chunks stays
-                    repeated = np.repeat(range(len(codes)), np.maximum(np.bincount(rows, minlength=len(codes)), 1))
-                    columns, codes = columns.take(repeated), codes[repeated]
-                    rows = np.flatnonzero(codes == OK)
+                # repeat each row per chunk; a row without chunks stays
+                repeated = np.repeat(range(len(codes)), np.maximum(np.bincount(rows, minlength=len(codes)), 1))
+                columns, codes = columns.take(repeated), codes[repeated]
+                rows = np.flatnonzero(codes == OK)
             truncated = np.zeros(len(texts), bool) if settings.chunks_late else model.too_long(texts)
             batch = Batch(unit, columns, codes, texts, rows, truncated, chunks)
         assert batch is not None  # noqa: S101  (`empty` is a batch)
         batch.last = True
         yield batch
-
-
-def require_all_ok(codes: np.ndarray, name: str, unit: Unit, source: Source) -> None:
-    """Raise DataError for the first row without a text or vector, according to its status."""
-    failed = codes > TRUNCATED
-    if failed.any():
-        status = list(STATUSES)[codes[np.argmax(failed)]]
-        raise DataError(
-            f"{source.address}: a row of {unit.name} has no {name}: {status}. --strict does not allow this."
-        )
 
 
 def encode(batch: Batch, model: Model, settings: BulkSettings) -> None:
@@ -113,46 +98,21 @@ def encode(batch: Batch, model: Model, settings: BulkSettings) -> None:
     codes = np.where(batch.truncated, TRUNCATED, OK).astype(np.uint8)  # (M,)
     codes[~vectors.any(axis=1)] = ZERO
     codes[~np.isfinite(vectors).all(axis=1)] = NOT_FINITE
-    if batch.chunks is not None and settings.chunk_rows == "mean":
-        lengths = batch.chunks[:, 2] - batch.chunks[:, 1]
-        batch.vectors = _means(batch, lengths, vectors, codes, settings.normalize)
-        return
     valid = codes <= TRUNCATED
     batch.vectors = vectors if valid.all() else vectors[valid]
     batch.codes[batch.rows] = codes
 
 
-def _means(batch: Batch, lengths: np.ndarray, vectors: np.ndarray, codes: np.ndarray, normalize: bool) -> np.ndarray:
-    """Average the vectors of each row's chunks, weighted by their length in characters, and set the rows' statuses."""
-    count, rows, valid = len(batch.codes), batch.rows, codes <= TRUNCATED
-    weights = np.where(valid, np.maximum(lengths, 1), 0).astype(np.float64)  # (M,)
-    sums = np.zeros((count, vectors.shape[1]))  # (N,K)
-    np.add.at(sums, rows[valid], vectors[valid] * weights[valid, None])
-    totals = np.bincount(rows, weights, count)
-    worst, truncated = np.zeros(count, np.uint8), np.zeros(count, bool)
-    np.maximum.at(worst, rows, codes)
-    truncated[rows[batch.truncated]] = True
-    batch.codes[rows] = np.where(totals > 0, np.where(truncated, TRUNCATED, OK), worst)[rows]
-    means: np.ndarray = (sums[totals > 0] / totals[totals > 0, None]).astype(np.float32)
-    return unit_length(means) if normalize else means
-
-
 # -- chunks -----------------------------------------------------------------------------------------------------------
 
 
-def chunk_columns(batch: Batch, settings: BulkSettings) -> dict[str, Any]:
-    """Return columns of chunks: index and span if each chunk is a row, otherwise lists of spans; {} without chunks."""
+def chunk_columns(batch: Batch) -> dict[str, Any]:
+    """Return columns of the index and span of each chunk; {} without chunks."""
     if batch.chunks is None:
         return {}
-    if settings.chunk_rows == "rows":
-        columns = np.full((len(CHUNK_COLUMNS), len(batch.codes)), -1, np.int32)
-        columns[:, batch.rows] = batch.chunks.T
-        return {name: pa.array(column, mask=column < 0) for name, column in zip(CHUNK_COLUMNS, columns, strict=True)}
-    counts = np.bincount(batch.rows, minlength=len(batch.codes))
-    offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
-    starts, ends = map(pa.array, batch.chunks[:, 1:].T.astype(np.int32))
-    spans = pa.StructArray.from_arrays([starts, ends], names=["start", "end"])
-    return {CHUNKS: pa.ListArray.from_arrays(offsets, spans)}
+    columns = np.full((len(CHUNK_COLUMNS), len(batch.codes)), -1, np.int32)
+    columns[:, batch.rows] = batch.chunks.T
+    return {name: pa.array(column, mask=column < 0) for name, column in zip(CHUNK_COLUMNS, columns, strict=True)}
 
 
 def _cut(

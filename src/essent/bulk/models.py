@@ -19,7 +19,7 @@ from essent._core.folders.files import digest_of_file
 from essent._core.lazy import check_torch
 from essent._core.machine import BFLOAT16, FLOAT32, precision_of
 from essent._core.registry import did_you_mean
-from essent._core.texts import encode_allowing_nonfinite, require_finite
+from essent._core.texts import encode_allowing_nonfinite
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.files import computing_in
 from essent.engine.runtime import ALL_FILES
@@ -30,12 +30,7 @@ from essent.recipe.tokens import Frame
 from essent.static.encoder import StaticEncoder
 from essent.static.encoder import open_encoder as open_by_name
 
-PROBES = ("A man is playing a large flute.", "the", "42")
-CHOICES = {
-    "dtype": ("float32", "float16", "int8", "ubinary"),
-    "vectors": ("list", "fixed"),
-    "chunk_rows": ("rows", "mean"),
-}
+DTYPES = ("float32", "float16", "int8", "ubinary")
 LATE = "late:"  # prefix of `chunk`: the chunks are encoded in the context of their text
 CHUNK = re.compile(rf"({LATE})?(sentences|tokens:[1-9][0-9]*)")
 EMBEDDING, STATUS, SCALE, OTHERS = "embedding", "status", "scale", "other_values"
@@ -50,8 +45,7 @@ STATUSES = {
     "not finite": "the model's vector has numbers that are not finite",
 }
 OK, TRUNCATED, NULL, EMPTY, NOT_TEXT, UNREADABLE, ZERO, NOT_FINITE = range(len(STATUSES))  # codes of the statuses
-CHUNK_COLUMNS = ("chunk", "chunk_start", "chunk_end")  # if each chunk is a row
-CHUNKS = "chunks"  # if a row has the vector of all its chunks
+CHUNK_COLUMNS = ("chunk", "chunk_start", "chunk_end")
 
 
 @dataclass(frozen=True)
@@ -62,19 +56,14 @@ class BulkSettings:
         column: column of the texts; text files have the single column "text".
         id: columns to keep beside the vectors; by default all columns of the input.
         prompt: text to put before every text; by default the model's own default prompt.
-        prompt_name: name of one of the model's prompts, such as query.
         normalize: scale every vector to length 1.
         truncate_dim: keep only this number of first dimensions.
-        max_seq_length: maximum tokens per text; by default the model's limit.
         dtype: number format of the vectors: float32, float16, int8 with a column `scale`, or ubinary: one bit per
             dimension (1 above 0), eight in a byte, as in sentence-transformers.
-        vectors: list, or fixed for Arrow's lists of a fixed size.
-        chunk: split texts into chunks: `sentences` or `tokens:N`. `late:sentences` (or `late`) and `late:tokens:N`
-            encode them in the context of the whole text, see `Encoder.encode_chunks`.
-        chunk_rows: one row per chunk (`rows`), or one vector per text, the mean weighted by length (`mean`).
+        chunk: split texts into chunks, one row per chunk: `sentences` or `tokens:N`. `late:sentences` and
+            `late:tokens:N` encode them in the context of the whole text, see `Encoder.encode_chunks`.
         rows_per_part: approximate number of rows per part; a killed run loses its current part.
         batch_size: size of a batch; 32 is as much as 32 texts of 64 tokens.
-        strict: stop at the first row without a vector.
 
     Example:
         >>> from essent.bulk import BulkSettings
@@ -85,29 +74,19 @@ class BulkSettings:
     column: str = "text"
     id: tuple[str, ...] = ()
     prompt: str | None = None
-    prompt_name: str | None = None
     normalize: bool = False
     truncate_dim: int | None = None
-    max_seq_length: int | None = None
     dtype: str = "float32"
-    vectors: str = "list"
     chunk: str | None = None
-    chunk_rows: str = "rows"
     rows_per_part: int = 32_768
     batch_size: int = 32
-    strict: bool = False
 
     def __post_init__(self) -> None:
-        for name, allowed in CHOICES.items():
-            if (choice := getattr(self, name)) not in allowed:
-                raise InputError(f"{name}={choice!r} is not known. {did_you_mean(str(choice), list(allowed))}")
-        for name in ("rows_per_part", "batch_size", "truncate_dim", "max_seq_length"):
+        if self.dtype not in DTYPES:
+            raise InputError(f"dtype={self.dtype!r} is not known. {did_you_mean(str(self.dtype), list(DTYPES))}")
+        for name in ("rows_per_part", "batch_size", "truncate_dim"):
             if getattr(self, name) is not None:
                 check_size(getattr(self, name), name)
-        if self.prompt is not None and self.prompt_name is not None:
-            raise InputError("prompt and prompt_name exclude each other. Pass only one of them.")
-        if self.chunk == "late":
-            object.__setattr__(self, "chunk", f"{LATE}sentences")
         if self.chunk is not None and not CHUNK.fullmatch(self.chunk):
             raise InputError(f"chunk={self.chunk!r}: must be 'sentences' or 'tokens:N', or either after {LATE!r}.")
         names = (self.id,) if isinstance(self.id, str) else self.id
@@ -117,7 +96,7 @@ class BulkSettings:
     def added(self) -> tuple[str, ...]:
         """Names of the columns that a part has in addition to those of the input."""
         scale = (SCALE,) if self.dtype == "int8" else ()
-        chunks = () if self.chunk is None else CHUNK_COLUMNS if self.chunk_rows == "rows" else (CHUNKS,)
+        chunks = () if self.chunk is None else CHUNK_COLUMNS
         return (*chunks, STATUS, *scale, EMBEDDING)
 
     @property
@@ -127,7 +106,7 @@ class BulkSettings:
 
     def described(self) -> dict[str, Any]:
         """Return the values that determine rows and vectors; the prompt is described by the model's metadata."""
-        omitted = ("batch_size", "strict", "prompt", "prompt_name")
+        omitted = ("batch_size", "prompt")
         return {name: setting for name, setting in asdict(self).items() if name not in omitted} | {"id": list(self.id)}
 
 
@@ -141,11 +120,6 @@ class ModelSpec:
         precision: number format of the computation: auto, float32 or bfloat16.
         options: device, revision and trust_remote_code of an Encoder.
         threads: number of threads of the process.
-
-    Example:
-        >>> from essent.bulk import ModelSpec
-        >>> ModelSpec("sentence-transformers/all-MiniLM-L6-v2", recipe="mean|normalize").recipe
-        'mean | normalize'
     """
 
     model: Any
@@ -208,12 +182,6 @@ class Model:
         vectors = encode_allowing_nonfinite(encode)
         return np.ascontiguousarray(np.concatenate(vectors) if late else vectors, np.float32)
 
-    def require_any_finite(self) -> None:
-        """Raise NotFiniteError, with the probable cause, if the model has no finite vector for any text."""
-        vectors = self.encode(PROBES)
-        if not np.isfinite(vectors).all(axis=1).any():
-            require_finite(vectors, PROBES, getattr(self.encoder, "named_parameters", tuple)())
-
     def too_long(self, texts: Sequence[str]) -> np.ndarray:
         """Return a mask (N,) bool of the truncated texts. A text has at most one token per byte."""
         too_long = np.zeros(len(texts), bool)
@@ -256,10 +224,7 @@ def open_encoder(spec: ModelSpec, settings: BulkSettings) -> Any:
 
         check_late(Recipe.parse(spec.recipe))
     if isinstance(encoder, (str, Path)):
-        return open_by_name(
-            encoder, spec.precision, spec.recipe, options=spec.options, max_seq_length=settings.max_seq_length,
-            threads=spec.threads,
-        )  # fmt: skip
+        return open_by_name(encoder, spec.precision, spec.recipe, options=spec.options, threads=spec.threads)
     return encoder if isinstance(encoder, StaticEncoder) else computing_in(encoder, spec.precision)
 
 
@@ -277,7 +242,7 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
     """Combine an encoder with the metadata that its vectors depend on.
 
     Raises:
-        InputError: an unknown prompt, or an object that does not encode.
+        InputError: an object that does not encode.
         NotFittedError: the recipe must be fitted, and is not.
     """
     if settings.chunks_late:
@@ -291,7 +256,7 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
 
         check_late(encoder.recipe)
     if isinstance(encoder, (StaticEncoder, CompiledEncoder)):
-        prompt = encoder.prompt_text(settings.prompt, settings.prompt_name)
+        prompt = encoder.prompt_text(settings.prompt, None)
         metadata = _describe_static(encoder) if isinstance(encoder, StaticEncoder) else _describe_graph(encoder)
         reading: Reading | None = encoder.reading
     else:
@@ -305,7 +270,7 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
                 f"{type(encoder).__name__} is not an Encoder, a StaticEncoder, a SentenceTransformer or a graph."
             )
         metadata, reading = _describe(encoder)
-        prompt = prompt_of(encoder, settings.prompt, settings.prompt_name)
+        prompt = prompt_of(encoder, settings.prompt, None)
     dimensions = settings.truncate_dim or encoder.truncate_dim
     metadata |= {"prompt": prompt, "truncate_dim": dimensions}
     width = int(encoder.get_embedding_dimension() or 0)

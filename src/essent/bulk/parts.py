@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +17,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from essent._core.atomic import remove_leftovers, sync, temporary_folder
-from essent.bulk.batches import Batch, chunk_columns, require_all_ok
-from essent.bulk.models import CHUNK_COLUMNS, CHUNKS, EMBEDDING, SCALE, STATUS, STATUSES, TRUNCATED, BulkSettings
+from essent.bulk.batches import Batch, chunk_columns
+from essent.bulk.models import CHUNK_COLUMNS, EMBEDDING, SCALE, STATUS, STATUSES, TRUNCATED, BulkSettings
 from essent.bulk.sources import Source, difference, first_line
 from essent.bulk.units import Job, Unit
-from essent.engine.compiled import loss_of
 from essent.errors import DataError, InputError
 
-FORMAT = 1
+FORMAT = 2
 KEY = b"essent"
 NAME = re.compile(r"part-([0-9]{5,})-([0-9]{6,})\.parquet")
-SHARED_MODEL = "_model"  # the weights that worker processes map, while they run
-LEFTOVER = re.compile(rf"\.(part-[0-9]{{5,}}-[0-9]{{6,}}\.parquet|{SHARED_MODEL})\.")  # temporary names
+LEFTOVER = re.compile(r"\.(part-[0-9]{5,}-[0-9]{6,}\.parquet)\.")  # temporary names
 TINY = np.finfo(np.float32).tiny
 READ_AHEAD = 4096  # footers that are read at a time
-MIN_MEASURED, MEASURED = 3, 512  # vectors of a part on which the loss is measured
 START_OVER = "Choose another folder, use the settings of the earlier run, or start over with --force."
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # The libraries that vectors depend on
@@ -50,8 +47,6 @@ class Part:
         unit: start and stop of its range, see `Unit`.
         rows: number of rows of the output.
         statuses: number of rows per status.
-        first: for each status without a vector, the part's first row with this status.
-        loss: loss of a smaller number format, measured on some of its vectors.
     """
 
     name: str
@@ -61,21 +56,18 @@ class Part:
     unit: dict[str, int]
     rows: int
     statuses: dict[str, int]
-    first: dict[str, int]
-    loss: dict[str, float] | None
 
 
 class PartWriter:
     """Writer of one part, one row group per batch; the file appears in the folder when `finish` returns.
 
     Raises:
-        DataError: with `strict` a row without a vector; the disk is full, or the folder is not writable.
+        DataError: the disk is full, or the folder is not writable.
     """
 
     def __init__(self, job: Job, unit: Unit) -> None:
         self._job, self._unit, self._source = job, unit, job.sources[unit.source]
         self._codes: list[np.ndarray] = []  # statuses of the rows of each batch
-        self._loss: dict[str, float] | None = None
         self._temporary = ExitStack()  # a temporary folder beside the part's path
         self._path = job.folder / unit.name
         self._parquet: Any = None
@@ -83,15 +75,10 @@ class PartWriter:
     def add(self, batch: Batch) -> None:
         """Write an encoded batch."""
         settings, schema, rows = self._job.settings, self._job.schema, len(batch.codes)
-        if settings.strict:
-            require_all_ok(batch.codes, "vector", self._unit, self._source)
-        if self._loss is None and settings.dtype != "float32" and len(batch.vectors) >= MIN_MEASURED:
-            exact = batch.vectors[:MEASURED]
-            self._loss = asdict(loss_of(exact, _restored(exact, settings.dtype)))
         self._codes.append(batch.codes)
         columns = dict(zip(batch.table.column_names, batch.table.columns, strict=True))
         columns[STATUS] = pa.DictionaryArray.from_arrays(batch.codes, list(STATUSES)).cast(pa.string())
-        columns |= chunk_columns(batch, settings) | vector_columns(batch.vectors, batch.codes <= TRUNCATED, settings)
+        columns |= chunk_columns(batch) | vector_columns(batch.vectors, batch.codes <= TRUNCATED, settings.dtype)
         arrays = [
             columns[name] if name in columns else pa.nulls(rows, schema.field(name).type) for name in schema.names
         ]
@@ -117,19 +104,14 @@ class PartWriter:
         self._source.check_unchanged()
         job, unit, source = self._job, self._unit, self._source
         codes = np.concatenate(self._codes)
-        present, first_rows, counts = np.unique(codes, return_index=True, return_counts=True)
-        statuses = [list(STATUSES)[code] for code in present]
-        first = dict(zip(statuses, first_rows.tolist(), strict=True))
-        first.pop("ok", None)
+        present, counts = np.unique(codes, return_counts=True)
         values: dict[str, Any] = {
             "run": job.run,
             "source": {"address": source.address, "print": source.print},
             "versions": job.versions,
             "unit": {"start": unit.start, "stop": unit.stop},
             "rows": len(codes),
-            "statuses": dict(zip(statuses, counts.tolist(), strict=True)),
-            "first": first,
-            "loss": self._loss,
+            "statuses": {list(STATUSES)[code]: int(count) for code, count in zip(present, counts, strict=True)},
         }
         footer = json.dumps({"format": FORMAT, **values}, sort_keys=True).encode()  # identical for identical parts
         with _writing(job.folder):
@@ -153,32 +135,22 @@ def _writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise cannot_write(folder, error) from error
-
-
-def cannot_write(folder: Path, error: OSError) -> Exception:
-    """Return the error for a part that cannot be written; a DataError is returned unchanged."""
-    if isinstance(error, DataError):
-        return error
-    full = error.errno in DISK_FULL
-    reason = "The disk is full" if full else f"{folder} cannot be written to ({error.strerror or error})"
-    return DataError(f"{reason}. The parts in {folder} are intact. Run the same command to resume.")
+        full = error.errno in DISK_FULL
+        reason = "The disk is full" if full else f"{folder} cannot be written to ({error.strerror or error})"
+        raise DataError(f"{reason}. The parts in {folder} are intact. Run the same command to resume.") from error
 
 
 # -- columns ----------------------------------------------------------------------------------------------------------
 
 
-def part_schema(columns: Sequence[Any], settings: BulkSettings, dimensions: int) -> Any:
+def part_schema(columns: Sequence[Any], settings: BulkSettings) -> Any:
     """Return the Arrow schema of a part: the retained input columns, positions of chunks, status and vectors."""
-    span = pa.struct([pa.field("start", pa.int32()), pa.field("end", pa.int32())])
     numbers = {"float32": pa.float32(), "float16": pa.float16(), "int8": pa.int8(), "ubinary": pa.uint8()}
-    width = -(-dimensions // 8) if settings.dtype == "ubinary" else dimensions
     types = {
         **dict.fromkeys(CHUNK_COLUMNS, pa.int32()),
-        CHUNKS: pa.list_(span),
         STATUS: pa.string(),
         SCALE: pa.float32(),
-        EMBEDDING: pa.list_(numbers[settings.dtype], width if settings.vectors == "fixed" else -1),
+        EMBEDDING: pa.list_(numbers[settings.dtype]),
     }
     return pa.schema([*columns, *(pa.field(name, types[name]) for name in settings.added)])
 
@@ -204,26 +176,16 @@ def stored(vectors: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray | No
     return np.packbits(vectors > 0, axis=1) if dtype == "ubinary" else vectors, None
 
 
-def _restored(exact: np.ndarray, dtype: str) -> np.ndarray:
-    """Return the vectors (N,K) that readers of the stored numbers have; ubinary as -1 and 1."""
-    numbers, scales = stored(exact, dtype)
-    if dtype == "ubinary":
-        return np.unpackbits(numbers, axis=1, count=exact.shape[1]).astype(np.float32) * 2 - 1
-    return numbers.astype(np.float32) if scales is None else numbers * scales[:, None]
-
-
-def vector_columns(vectors: np.ndarray, has_vector: np.ndarray, settings: BulkSettings) -> dict[str, Any]:
+def vector_columns(vectors: np.ndarray, has_vector: np.ndarray, dtype: str) -> dict[str, Any]:
     """Return columns of the vectors (M,K), null for rows without one: `has_vector` (N,) bool."""
-    numbers, scales = stored(vectors, settings.dtype)
-    flat, width = pa.array(numbers.reshape(-1)), numbers.shape[1]
-    indices = pa.array(np.cumsum(has_vector) - 1, mask=~has_vector)
-    columns = {} if scales is None else {SCALE: pa.array(scales).take(indices)}
-    if settings.vectors == "fixed":
-        columns[EMBEDDING] = pa.FixedSizeListArray.from_arrays(flat, width).take(indices)
-    else:
-        offsets = pa.array(np.concatenate([[0], np.cumsum(has_vector) * width]).astype(np.int32))
-        is_null = None if has_vector.all() else pa.array(~has_vector)
-        columns[EMBEDDING] = pa.ListArray.from_arrays(offsets, flat, mask=is_null)
+    numbers, scales = stored(vectors, dtype)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(has_vector) * numbers.shape[1]]).astype(np.int32))
+    is_null = None if has_vector.all() else pa.array(~has_vector)
+    columns: dict[str, Any] = {
+        EMBEDDING: pa.ListArray.from_arrays(offsets, pa.array(numbers.reshape(-1)), mask=is_null)
+    }
+    if scales is not None:
+        columns[SCALE] = pa.array(scales).take(pa.array(np.cumsum(has_vector) - 1, mask=~has_vector))
     return columns
 
 
@@ -296,7 +258,7 @@ def check_same(parts: Mapping[str, Part], run: Mapping[str, Any], sources: Seque
 
 
 def clean(folder: Path) -> None:
-    """Remove unfinished parts and shared weights of killed runs."""
+    """Remove unfinished parts of killed runs."""
     leftovers = (LEFTOVER.match(path.name) for path in folder.iterdir()) if folder.is_dir() else ()
     for name in sorted({match[1] for match in leftovers if match is not None}):
         remove_leftovers(folder / name)

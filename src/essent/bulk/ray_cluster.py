@@ -1,7 +1,7 @@
 """Compute units on a Ray cluster, one task per unit: Ray schedules and retries tasks, and uses nodes that join later.
 
-Each process in which Ray runs tasks loads the model once. It first checks that its node sees the same output, libraries
-and model as the driver; a part checks its source. A part has the same name and bytes on every node, and appears
+Each process in which Ray runs tasks loads the model once, and checks that it is the driver's; a part checks its source.
+A part has the same name and bytes on every node, and appears
 completely or not at all, so that a task may run twice. Ray Data's `map_batches` is not used: it stores its progress in
 memory, so that a killed driver loses all of it.
 """
@@ -12,33 +12,24 @@ import logging
 import os
 import shutil
 import socket
-import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
 
-from essent._core.atomic import write_text
 from essent._core.lazy import optional_import
-from essent.bulk.models import Model, open_model
-from essent.bulk.parts import LIBRARIES, Part
+from essent.bulk.models import Model
+from essent.bulk.parts import Part
 from essent.bulk.units import Job, Unit
-from essent.bulk.work import THREADS, do_unit, failure_of
-from essent.engine.compiled import CompiledEncoder
+from essent.bulk.work import THREADS, do_units, failure_of, open_same_model, sendable
 from essent.engine.numpy_encoder import NumpyEncoder
-from essent.errors import DataError, EssentError, InputError, MissingDependencyError, ModelError
-from essent.tasks.result import library_versions
+from essent.errors import DataError, EssentError, InputError
 
 AUTO, LOCAL = "auto", "local"
 CONNECTION_TIMEOUT = 10.0  # seconds
-PLACEMENT_TIMEOUT = 300.0  # seconds without any node that has the resources for a task
 RETRIES = 3  # number of times that Ray repeats a unit whose process or node is lost
 POLL = 0.5  # seconds between two checks of Ctrl-C and of the nodes
-MARKER = "_nodes"  # a file in the output by which a node recognizes the driver's folder
-MARKER_TIMEOUT = 15.0  # seconds that a shared file system may take to show the marker
 RESUME_HINT = "The parts are intact. Run the same command to resume."
 
 
@@ -87,9 +78,9 @@ def do_units_on_cluster(
         update: called with the number of rows of each part.
 
     Raises:
-        DataError: see `do_unit` (the message names the node); or no node has the resources for a task; or a unit ends
+        DataError: see `do_units` (the message names the node); or a node does not share the output; or a unit ends
             every process that computes it.
-        EssentError: a node does not see the output, a source or the model.
+        EssentError: a node does not see a source or the model.
     """
     ray = optional_import("ray", "ray")
     device, encoder = str(job.spec.options.get("device") or ""), model.encoder
@@ -97,26 +88,18 @@ def do_units_on_cluster(
     cpus, gpus = resources(capacities(ray.nodes()), workers, not on_cpu)
     task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES, max_calls=0, scheduling_strategy="SPREAD")(_do)
     token, shared_job = os.urandom(8).hex(), ray.put(sendable(job))
-    write_text(job.folder / MARKER, token)
     running: dict[Any, Unit] = {}
-    placeable_at = time.monotonic()
     unit = next(units, None)
     try:
         while running or (unit is not None and not stop.is_set()):
             nodes = capacities(ray.nodes())
             slots = sum(min(node_cpus // cpus, node_gpus if gpus else node_cpus) for node_cpus, node_gpus in nodes)
-            placeable_at = time.monotonic() if slots else placeable_at
-            if time.monotonic() - placeable_at > PLACEMENT_TIMEOUT:
-                raise DataError(
-                    f"No node of the Ray cluster had room within {PLACEMENT_TIMEOUT:.0f} s for a task with {cpus} CPUs "
-                    f"and {gpus} GPUs; CPUs and GPUs of its nodes: {nodes}. {RESUME_HINT}"
-                )
             while unit is not None and not stop.is_set() and len(running) < (workers or max(slots, 1)):
                 running[task.remote(unit, shared_job, token, cpus)] = unit
                 unit = next(units, None)
             done, _ = ray.wait(list(running), num_returns=1, timeout=POLL)
             for reference in done:
-                part = _part_of(ray, reference, running.pop(reference))
+                part = _part_of(ray, reference, running.pop(reference), job.folder)
                 update(part.rows)
                 yield part
     except ray.exceptions.RayError as error:
@@ -125,12 +108,11 @@ def do_units_on_cluster(
         with suppress(ray.exceptions.RayError):
             for reference in running:
                 ray.cancel(reference, force=True)
-        (job.folder / MARKER).unlink(missing_ok=True)
         for leftover in job.folder.glob(".part-*.partial"):  # files of processes that were lost with their node
             shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _part_of(ray: Any, reference: Any, unit: Unit) -> Part:
+def _part_of(ray: Any, reference: Any, unit: Unit, folder: Path) -> Part:
     """Return the part that a finished task wrote, or raise its error, naming the node."""
     try:
         node, part = ray.get(reference)
@@ -142,6 +124,8 @@ def _part_of(ray: Any, reference: Any, unit: Unit) -> Part:
         ) from error
     if isinstance(part, EssentError):
         raise type(part)(f"On the node {node}: {part}")
+    if not (folder / unit.name).is_file():
+        raise DataError(f"The node {node} wrote {unit.name} elsewhere: all nodes must share {folder} under this path.")
     return part  # type: ignore[no-any-return]
 
 
@@ -174,20 +158,6 @@ def resources(nodes: Sequence[tuple[int, int]], workers: int | None, may_use_gpu
     return next(fitting, 1), gpus
 
 
-def sendable(job: Job) -> Job:
-    """Return the job in a form that other machines can read.
-
-    Raises:
-        InputError: a loaded graph, which cannot be sent.
-    """
-    model = job.spec.model
-    if isinstance(model, CompiledEncoder):
-        raise InputError("A loaded graph cannot be sent to the nodes of a Ray cluster. Pass the path of its folder.")
-    if isinstance(model, (str, Path)) and Path(model).exists():
-        return replace(job, spec=replace(job.spec, model=str(Path(model).absolute())))
-    return job
-
-
 # -- on the nodes -----------------------------------------------------------------------------------------------------
 
 _models: dict[str, Model] = {}  # the model of this process, by the token of the run
@@ -201,48 +171,7 @@ def _do(unit: Unit, job: Job, token: str, threads: int) -> tuple[str, Part | Ess
         if token not in _models:
             _models.clear()
             os.environ.update(dict.fromkeys(THREADS, str(threads)))
-            check_node(job, token)
-            spec = replace(job.spec, threads=threads)
-            model = open_model(spec, job.settings)
-            gpus = ray.get_runtime_context().get_accelerator_ids().get("GPU")
-            if gpus and not isinstance(spec.model, (str, Path)):
-                model.encoder.to("cuda")  # a model that was loaded by the driver
-            check_model(job, model)
-            if "torch" in sys.modules:
-                import torch
-
-                torch.set_num_threads(threads)
-            _models[token] = model
-        return node, do_unit(unit, job, _models[token])
+            _models[token] = open_same_model(job, threads)
+        return node, next(do_units([unit], job, _models[token]))
     except Exception as error:
         return node, failure_of(error)
-
-
-def check_node(job: Job, token: str) -> None:
-    """Check that a node has the same libraries and output folder as the driver.
-
-    Raises:
-        DataError: the node does not see the output.
-        MissingDependencyError: the node has other versions of libraries.
-    """
-    installed = {**job.versions, **library_versions(LIBRARIES)}  # a missing library may not be needed
-    if differences := _differences(job.versions, installed):
-        raise MissingDependencyError(f"Install the driver's versions of libraries: {differences}.")
-    deadline = time.monotonic() + MARKER_TIMEOUT
-    marker = job.folder / MARKER
-    while not marker.is_file() or marker.read_text("utf-8") != token:
-        if time.monotonic() > deadline:
-            raise DataError(f"{job.folder} is not the driver's output folder: all nodes must share it under one path.")
-        time.sleep(POLL)
-
-
-def check_model(job: Job, model: Model) -> None:
-    """Raise ModelError, with the differences, if the model differs from the driver's."""
-    if differences := _differences({name: job.run.get(name) for name in model.metadata}, model.metadata):
-        raise ModelError(f"{job.spec.name} differs from the driver's model: {differences}.")
-
-
-def _differences(expected: Mapping[str, Any], local: Mapping[str, Any]) -> str:
-    """Describe the differences from the driver; "" if there are none."""
-    names = [name for name in expected if local[name] != expected[name]]
-    return "; ".join(f"{name} is {local[name]!r} instead of {expected[name]!r}" for name in names)

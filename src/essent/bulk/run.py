@@ -17,8 +17,6 @@ from threading import Event, current_thread, main_thread
 from types import FrameType
 from typing import Any
 
-import numpy as np
-
 from essent._core.arguments import check_path, check_size
 from essent._core.atomic import require_writable
 from essent._core.display import text_progress
@@ -69,8 +67,6 @@ class BulkResult:
         dimensions: dimensions of the vectors.
         resumed: number of rows that earlier runs had computed.
         seconds: duration of this run.
-        loss: loss of a smaller number format; None for float32.
-        troubled: for each status without a vector, the part and index of a row with this status.
 
     Example:
         >>> from essent.bulk import encode
@@ -88,32 +84,11 @@ class BulkResult:
     dimensions: int
     resumed: int
     seconds: float
-    loss: Mapping[str, float] | None = None
-    troubled: Mapping[str, str] | None = None
 
     @property
     def paths(self) -> list[Path]:
         """The parts, in the order of the rows."""
         return part_paths(self.folder)
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A run before its first part: the job, the model in this process, and the parts of earlier runs."""
-
-    job: Job
-    model: Model
-    parts: dict[str, Part]
-
-    @property
-    def rows(self) -> int:
-        """Number of rows of all sources, which may be an estimate."""
-        return sum(source.rows for source in self.job.sources)
-
-    def units(self) -> Iterator[Unit]:
-        """Return the units that have no part yet."""
-        done = {name: part.unit["stop"] for name, part in self.parts.items()}
-        return plan(self.job.sources, done, self.job.settings.rows_per_part)
 
 
 def encode(
@@ -141,7 +116,7 @@ def encode(
         recipe: recipe of an Encoder; by default that of the folder.
         precision: number format of the computation: auto (float32 on a CPU), float32 or bfloat16.
         workers: number of processes on this machine, which share its cores; 1 by default. On a cluster the default is
-            one per GPU, or one per node without GPUs.
+            one per GPU, or one per node without GPUs. Several processes load a model by its name or folder.
         ray: compute on a Ray cluster: its address; auto or True for the cluster of this machine; local for a cluster of
             this machine alone. All nodes must see the sources, the model and the output under the same paths.
         force: start over, whatever the folder contains.
@@ -172,45 +147,37 @@ def encode(
     failures: list[DataError] = []
 
     def units_until_failure() -> Iterator[Unit]:
-        """Yield units; an unreadable source ends the run after the units before it."""
+        """Yield the units without a part; an unreadable source ends the run after the units before it."""
+        done = {name: part.unit["stop"] for name, part in parts.items()}
         try:
-            yield from run.units()
+            yield from plan(job.sources, done, job.settings.rows_per_part)
         except DataError as error:
             failures.append(error)
 
     with connected(ray) if ray else nullcontext():
-        run = prepare(
-            sources,
-            spec,
-            output,
-            settings=chosen,
-            force=force,
-            note=print_note if progress else lambda line: None,
-        )
-        job, units = run.job, units_until_failure()
-        resumed = sum(part.rows for part in run.parts.values())
-        bar = text_progress(run.rows, progress, resumed, "Rows", "row", estimated=True)
+        note = print_note if progress else lambda line: None
+        job, loaded, parts = prepare(sources, spec, output, settings=chosen, force=force, note=note)
+        units, resumed = units_until_failure(), sum(part.rows for part in parts.values())
+        estimated = sum(source.rows for source in job.sources)
+        bar = text_progress(estimated, progress, resumed, "Rows", "row", estimated=True)
         with interruptible() as stop, bar as update:
             if ray:
-                new_parts = do_units_on_cluster(units, job, run.model, workers, stop, update)
+                new_parts = do_units_on_cluster(units, job, loaded, workers, stop, update)
             elif workers in (None, 1):
-                new_parts = do_units(units, job, run.model, stop, update)
+                new_parts = do_units(units, job, loaded, stop, update)
             else:
-                new_parts = do_units_by_workers(units, job, run.model, workers, stop, update)
-            parts = run.parts | {part.name: part for part in new_parts}
+                new_parts = do_units_by_workers(units, job, workers, stop, update)
+            parts = parts | {part.name: part for part in new_parts}
     rows = sum(part.rows for part in parts.values())
     if failures:
         raise DataError(f"{failures[0]} {job.folder} has {rows:,} rows, in {len(parts):,} parts.") from failures[0]
     if stop.is_set():
-        raise KeyboardInterrupt(f"Stopped after {rows:,} of about {run.rows:,} rows. Run the same command to resume.")
+        raise KeyboardInterrupt(f"Stopped after {rows:,} of about {estimated:,} rows. Run the same command to resume.")
     statuses: Counter[str] = Counter()
-    first_rows: dict[str, str] = {}
-    for name, part in sorted(parts.items()):
+    for _, part in sorted(parts.items()):
         statuses.update(part.statuses)
-        first_rows = {status: f"row {row + 1:,} of {name}" for status, row in part.first.items()} | first_rows
-    loss = _mean_loss([part.loss for part in parts.values() if part.loss])
-    seconds, dimensions = time.monotonic() - began, run.model.dimensions
-    return BulkResult(job.folder, rows, len(parts), dict(statuses), dimensions, resumed, seconds, loss, first_rows)
+    seconds = time.monotonic() - began
+    return BulkResult(job.folder, rows, len(parts), dict(statuses), loaded.dimensions, resumed, seconds)
 
 
 def prepare(
@@ -221,21 +188,17 @@ def prepare(
     settings: BulkSettings,
     force: bool = False,
     note: Callable[[str], object] = lambda line: None,
-) -> Prepared:
+) -> tuple[Job, Model, dict[str, Part]]:
     """Check the sources and the folder, load the model: everything before the first vector.
 
     Args:
         note: called with a line about each slow step.
 
+    Returns:
+        The job, the model in this process, and the parts of earlier runs.
+
     Raises:
         DataError, InputError, ModelError: see `encode`. Checks that need no model come before it is loaded.
-
-    Example:
-        >>> from essent.bulk import BulkSettings, ModelSpec, prepare
-        >>> spec = ModelSpec("sentence-transformers/all-MiniLM-L6-v2")
-        >>> run = prepare("texts.txt", spec, "prepared", settings=BulkSettings())
-        >>> [unit.name for unit in run.units()]
-        ['part-00000-000000.parquet']
     """
     folder = Path(check_path(output, "output")).absolute()
     try:
@@ -253,8 +216,7 @@ def prepare(
     columns = output_fields(files, settings)
     parts = {} if force else read_parts(folder)
     run = {**settings.described(), "columns": [f"{column.name}: {column.type}" for column in columns]}
-    by_model = ("truncate_dim", "max_seq_length")  # by default, the model determines these settings
-    without_model = {name: setting for name, setting in run.items() if name not in by_model}
+    without_model = {name: setting for name, setting in run.items() if name != "truncate_dim"}  # a model may set it
     check_same(parts, without_model, files, folder)
     if isinstance(spec.model, Path) and not spec.model.exists():
         raise ModelError(f"There is no folder {str(spec.model)!r}.")
@@ -267,20 +229,8 @@ def prepare(
     model = open_model(spec, settings)
     run |= model.metadata
     check_same(parts, run, files, folder)
-    model.require_any_finite()
     for line in prompt_note({"texts": model.prompt}) if settings.prompt is None else ():
         note(line)
     clean(folder)
-    schema = part_schema(columns, settings, model.dimensions)
-    return Prepared(Job(spec, settings, files, folder, schema, run, library_versions(LIBRARIES)), model, parts)
-
-
-def _mean_loss(losses: Sequence[Mapping[str, float]]) -> dict[str, float] | None:
-    """Combine the losses of all parts: means, and the lowest cosine."""
-    if not losses:
-        return None
-    texts = [loss["texts"] for loss in losses]
-    means = {
-        name: float(np.average([loss[name] for loss in losses], weights=texts)) for name in ("mean_cosine", "spearman")
-    }
-    return {"texts": sum(texts), "lowest_cosine": min(loss["lowest_cosine"] for loss in losses), **means}
+    schema = part_schema(columns, settings)
+    return Job(spec, settings, files, folder, schema, run, library_versions(LIBRARIES)), model, parts

@@ -8,8 +8,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import lzma
-import zlib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,10 +20,8 @@ from typing import Any
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fsspec.compression import compr
 from fsspec.implementations.local import LocalFileSystem
 
-from essent._core.registry import did_you_mean
 from essent.errors import DataError
 
 KINDS = {
@@ -35,7 +31,7 @@ KINDS = {
     ".csv": "csv", ".tsv": "tsv", ".txt": "text",
 }  # fmt: skip
 TABLES = ("parquet", "arrow")
-COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".lzma": "xz", ".zst": "zstd", ".zstd": "zstd"}
+COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd"}
 STAMPS = ("mtime", "ETag", "etag", "LastModified", "last_modified", "updated", "created", "md5")  # in metadata
 BLOCK = 2**20
 SAMPLE = 65_536  # bytes that are read at the beginning, in the middle and at the end of a file
@@ -50,7 +46,7 @@ class Source:
     Attributes:
         address: fsspec's address; for local files the absolute path.
         kind: parquet, arrow, jsonl, csv, tsv or text.
-        compression: fsspec's name of the compression, or None.
+        compression: Arrow's name of the compression, or None.
         print: fingerprint: length, time of the last change, digest of three samples.
         number: index among all sources.
         fields: Arrow fields of the columns.
@@ -93,12 +89,9 @@ class Source:
             with raw:
                 if self.compression is None:
                     yield raw
-                elif self.compression == "zstd":
-                    yield io.BufferedReader(pa.CompressedInputStream(raw, "zstd"), BLOCK)
                 else:
-                    with compr[self.compression](raw, mode="rb") as unpacked:
-                        yield unpacked
-        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+                    yield io.BufferedReader(pa.CompressedInputStream(raw, self.compression), BLOCK)
+        except OSError as error:
             raise DataError(
                 f"{self.address}: cannot be read to its end ({error!r}): it is damaged or incomplete."
             ) from error
@@ -196,10 +189,7 @@ def _files_at(system: Any, path: str, address: str) -> list[str]:
     if system.isfile(path):
         return [path]
     if not system.isdir(path):
-        folder, _, name = path.rstrip("/").rpartition("/")
-        beside = system.ls(folder, detail=False)[:50] if folder and system.isdir(folder) else ()
-        hint = did_you_mean(name, [PurePosixPath(entry).name for entry in beside]) if beside else ""
-        raise DataError(f"{address} does not exist. {hint}".rstrip())
+        raise DataError(f"{address} does not exist.")
     folder = path.rstrip("/")
     if system.isfile(f"{folder}/dataset_dict.json"):
         splits = json.loads(system.cat_file(f"{folder}/dataset_dict.json")).get("splits", [])

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from essent._core.registry import did_you_mean
-from essent.bulk.lines import Rows, decoded, infer_fields, parse_rows, read_records, to_json_table, with_header
+from essent.bulk.lines import Rows, infer_fields, parse_rows, read_records, to_json_table, with_header
 from essent.bulk.models import EMPTY, NOT_TEXT, NULL, OK, OTHERS, UNREADABLE, BulkSettings, ModelSpec
 from essent.bulk.sources import BATCH_BYTES, BATCH_ROWS, SAMPLE, TABLES, Source, TableFile
 from essent.errors import DataError
@@ -120,7 +120,10 @@ def read_unit(
     if source.kind in TABLES:
         columns = [column.name for column in fields]
         for rows in (table or TableFile(source)).read(unit.start, unit.stop, columns):
-            yield rows, *_read_texts(rows.column(settings.column))
+            try:
+                yield rows, *_read_texts(rows.column(settings.column))
+            except UnicodeDecodeError as error:  # the writer did not check its bytes
+                raise DataError(f"{source.address}: {settings.column!r} is not UTF-8 text ({error}).") from error
         return
     portions = iter([(unit.start, unit.stop, unit.content or b"")])
     if unit.content is None:
@@ -149,12 +152,7 @@ def _read_texts(
         column: Arrow column of any type of strings, or of nulls.
         unread, not_text: masks (N,) of the rows that a reader could not read, or that have another kind of value.
     """
-    try:
-        cells: list[str | None] = column.to_pylist()
-    except UnicodeDecodeError:  # the writer did not check its bytes
-        binary = column.cast(pa.large_string()).cast(pa.large_binary()).to_pylist()
-        cells = [None if content is None else decoded(content) for content in binary]
-        unread = np.array([content is not None and cell is None for content, cell in zip(binary, cells, strict=True)])
+    cells: list[str | None] = column.to_pylist()
     codes = np.array([NULL if cell is None else OK if cell.strip() else EMPTY for cell in cells], np.uint8)
     for mask, status in ((not_text, NOT_TEXT), (unread, UNREADABLE)):
         if mask is not None:

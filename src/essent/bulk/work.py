@@ -1,63 +1,38 @@
 """Compute units in one or several processes. A part depends only on its unit and the job, not on earlier units.
 
-Each worker process has its own pipe, which closes when the process ends, at whatever moment, without an effect on the
-others. A worker requests a unit when it can read one. All workers map the same weights.
+Each worker process loads the model, and has its own pipe, which closes when the process ends, at whatever moment,
+without an effect on the others. A worker requests a unit when it can read one.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
 import signal
+import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
-from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
 
-import numpy as np
-
-from essent._core.atomic import temporary_folder
 from essent._core.machine import cores
 from essent.bulk.batches import encode, read_batches
-from essent.bulk.models import Model, open_encoder, ready
-from essent.bulk.parts import SHARED_MODEL, Part, PartWriter, cannot_write, clean
+from essent.bulk.models import Model, open_model
+from essent.bulk.parts import Part, PartWriter, clean
 from essent.bulk.units import Job, Unit
-from essent.engine.compiled import CompiledEncoder
-from essent.engine.numpy_encoder import NumpyEncoder
-from essent.errors import DataError, EssentError, InputError
-from essent.static.encoder import StaticEncoder
+from essent.errors import DataError, EssentError, InputError, ModelError
 
 AHEAD = 3  # maximum batches that wait to be encoded, and that wait to be written
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
-GUARD = '`if __name__ == "__main__":`'
 POLL = 0.2  # seconds between two checks for Ctrl-C
-
-
-def do_unit(unit: Unit, job: Job, model: Model) -> Part:
-    """Compute one part and write it.
-
-    Raises:
-        DataError: the source cannot be read or has changed, or the part cannot be written.
-
-    Example:
-        >>> from essent.bulk import BulkSettings, ModelSpec, do_unit, prepare
-        >>> spec = ModelSpec("sentence-transformers/all-MiniLM-L6-v2")
-        >>> run = prepare("texts.txt", spec, "by-unit", settings=BulkSettings())
-        >>> [do_unit(unit, run.job, run.model).rows for unit in run.units()]
-        [80]
-    """
-    return next(do_units([unit], job, model))
 
 
 def do_units(
@@ -77,7 +52,7 @@ def do_units(
         update: called with the number of rows of each batch that was encoded.
 
     Raises:
-        DataError: see `do_unit`; raised after the parts before it.
+        DataError: a source cannot be read or has changed, or a part cannot be written; raised after the parts before.
     """
     batches = read_batches(units, job, model)
     reading, writing = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
@@ -124,7 +99,7 @@ def do_units(
 
 
 def do_units_by_workers(
-    units: Iterator[Unit], job: Job, model: Model, workers: int, stop: Event, update: Callable[[int], object]
+    units: Iterator[Unit], job: Job, workers: int, stop: Event, update: Callable[[int], object]
 ) -> Iterator[Part]:
     """Compute units in several processes, and yield their parts as they are written.
 
@@ -132,17 +107,15 @@ def do_units_by_workers(
         stop, update: see `do_units`; `update` is called with the rows of each part.
 
     Raises:
-        DataError: see `do_unit`; or a process ended, for example because memory ran out.
-        InputError: the model cannot be sent to other processes, or this process may not start any.
+        DataError: see `do_units`; or a process ended, for example because memory ran out.
+        InputError: the model has no name or folder.
     """
-    threads = max(1, cores() // workers)
-    with ExitStack() as stack:
-        setup = _setup(job, model, threads, stack)
-        processes = stack.enter_context(_processes(workers, threads, job.folder))
+    threads, job = max(1, cores() // workers), sendable(job)
+    with _processes(workers, threads, job.folder) as processes:
         for pipe in processes:
             with suppress(OSError):  # the loop below reports a process that has died
-                pipe.send_bytes(setup)
-        unit, stopped, started = next(units, None), False, set()
+                pipe.send((job, threads))
+        unit, stopped = next(units, None), False
         while processes:
             if stop.is_set() and not stopped:
                 unit, stopped = None, True
@@ -157,7 +130,7 @@ def do_units_by_workers(
                     pipe.close()
                     process.join()
                     if process.exitcode and not stopped:
-                        raise _death(process.exitcode, pipe in started) from None
+                        raise _death(process.exitcode) from None
                     continue
                 if isinstance(message, EssentError):
                     raise message
@@ -165,10 +138,44 @@ def do_units_by_workers(
                     update(message.rows)
                     yield message
                     continue
-                started.add(pipe)
                 with suppress(OSError):
                     pipe.send(unit)
                 unit = None if unit is None else next(units, None)
+
+
+def sendable(job: Job) -> Job:
+    """Return the job in a form that other processes and machines can read.
+
+    Raises:
+        InputError: a loaded model, which each process would have to copy.
+    """
+    model = job.spec.model
+    if not isinstance(model, (str, Path)):
+        raise InputError(
+            "workers= and ray= load the model in other processes: save it, and pass the path of its folder."
+        )
+    return replace(job, spec=replace(job.spec, model=str(Path(model).absolute()))) if Path(model).exists() else job
+
+
+def open_same_model(job: Job, threads: int) -> Model:
+    """Load the model of a job in another process.
+
+    Raises:
+        ModelError: it differs from the model of the process that has begun the run; names the differences.
+    """
+    model = open_model(replace(job.spec, threads=threads), job.settings)
+    differences = [
+        f"{name} is {value!r} instead of {job.run.get(name)!r}"
+        for name, value in model.metadata.items()
+        if value != job.run.get(name)
+    ]
+    if differences:
+        raise ModelError(f"{job.spec.name} differs from the model that the run began with: {'; '.join(differences)}.")
+    if "torch" in sys.modules:
+        import torch
+
+        torch.set_num_threads(threads)
+    return model
 
 
 @contextmanager
@@ -191,9 +198,6 @@ def _processes(workers: int, threads: int, folder: Path) -> Iterator[dict[Any, B
                 process.start()
                 processes[parent_end] = process
                 child_end.close()
-        except (AssertionError, OSError, RuntimeError) as error:
-            reason = " ".join(str(error).split())
-            raise InputError(f"workers={workers}: no process can be started ({reason}).") from error
         finally:
             if is_main:
                 signal.signal(signal.SIGINT, handler)
@@ -210,66 +214,11 @@ def _processes(workers: int, threads: int, folder: Path) -> Iterator[dict[Any, B
         clean(folder)
 
 
-def _death(code: int, started: bool) -> DataError:
+def _death(code: int) -> DataError:
     """Return the error for a worker that ended: a negative exit code is the signal that killed it."""
-    event = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    event = f"was killed by signal {-code}" if code < 0 else f"ended with code {code} (see its error above)"
     cause = ", probably for lack of memory: use fewer --workers" if code == -signal.SIGKILL else ""
-    if not started:
-        event += " while it started"
-        if code > 0:
-            cause = f" (see its error above); a script that starts workers needs {GUARD}"
     return DataError(f"A worker process {event}{cause}. The parts are intact. Run the same command to resume.")
-
-
-def _setup(job: Job, model: Model, threads: int, stack: ExitStack) -> Any:
-    """Return the first message to each process, as bytes.
-
-    Raises:
-        DataError: the disk has no space for the weights. InputError: something in the job cannot be sent.
-    """
-    try:
-        folder = stack.enter_context(temporary_folder(job.folder / SHARED_MODEL))
-        open_shared = _share(job, model.encoder, threads, folder)
-        job = replace(job, spec=replace(job.spec, model=job.spec.name))
-        return ForkingPickler.dumps((job, open_shared, threads))
-    except OSError as error:
-        raise cannot_write(job.folder, error) from error
-    except (AttributeError, TypeError, pickle.PicklingError) as error:
-        raise InputError(f"{job.spec.name} cannot be sent to worker processes ({error}). Omit workers=.") from error
-
-
-def _share(job: Job, encoder: Any, threads: int, folder: Path) -> Callable[[], Any]:
-    """Return a function that opens the encoder in another process: from mapped weights, or from a graph's folder."""
-    if isinstance(encoder, CompiledEncoder):
-        source = job.spec.model
-        if not isinstance(source, (str, Path)):
-            source = str(folder / "graph")
-            encoder.save(source)
-        return partial(open_encoder, replace(job.spec, model=source, threads=threads), job.settings)
-    if isinstance(encoder, StaticEncoder):
-        buffers: list[pickle.PickleBuffer] = []
-        content = pickle.dumps(encoder, protocol=5, buffer_callback=buffers.append)
-        paths = [folder / f"weights-{number}" for number in range(len(buffers))]
-        for path, buffer in zip(paths, buffers, strict=True):
-            path.write_bytes(buffer.raw())
-        return partial(_open_static, paths, content)
-    import torch
-
-    path = folder / "weights"
-    try:
-        with path.open("wb") as file:
-            torch.save(encoder, file, pickle_protocol=pickle.HIGHEST_PROTOCOL)
-    except RuntimeError as error:  # torch completes its file even if the disk is full
-        if isinstance(error.__context__, OSError):
-            raise error.__context__ from None
-        raise
-    return partial(torch.load, str(path), mmap=True, weights_only=False)
-
-
-def _open_static(paths: Sequence[Path], content: bytes) -> Any:
-    """Return a static encoder whose arrays are mapped files; an empty file cannot be mapped."""
-    buffers = [np.memmap(path, np.uint8, "r") if path.stat().st_size else b"" for path in paths]
-    return pickle.loads(content, buffers=buffers)  # noqa: S301  from our parent
 
 
 def failure_of(error: BaseException) -> EssentError:
@@ -298,13 +247,8 @@ def _work(pipe: Any) -> None:
             yield unit
 
     try:
-        job, open_shared, threads = pipe.recv()
-        model = ready(open_shared(), job.settings)
-        if not isinstance(model.encoder, NumpyEncoder):
-            import torch
-
-            torch.set_num_threads(threads)
-        for part in do_units(requested_units(), job, model, stop):
+        job, threads = pipe.recv()
+        for part in do_units(requested_units(), job, open_same_model(job, threads), stop):
             send(part)
     except BaseException as error:
         send(failure_of(error))

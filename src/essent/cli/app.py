@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnusedCliTokensError
-from cyclopts.config import Env
 
 from essent.cli.check import PROBLEMS, check
 from essent.cli.console import open_streams, set_quiet, show_error
@@ -25,7 +24,7 @@ from essent.cli.options import ALWAYS
 from essent.cli.recipes import demo, recipes
 from essent.cli.save import save
 from essent.cli.search import search
-from essent.cli.serve import ENVIRONMENT, serve
+from essent.cli.serve import serve
 from essent.cli.train import distill, improve, train
 from essent.errors import DamagedError, EssentError, VerificationError
 from essent.version import __version__
@@ -59,15 +58,10 @@ app = App(
     ),
 )
 app.meta.suppress_keyboard_interrupt = False
-for number, command in enumerate((recipes, evaluate, search, improve, train, distill, encode, save, check, demo)):
+for number, command in enumerate(
+    (recipes, evaluate, search, improve, train, distill, encode, save, check, demo, serve)
+):
     app.command(command, sort_key=number, help_epilogue="")  # type: ignore[call-overload]  # of different signatures
-app.command(
-    serve,
-    sort_key=number + 1,
-    help_epilogue="",
-    config=Env(ENVIRONMENT, command=False),
-    default_parameter=Parameter(show_env_var=False),  # the help describes the names of the variables
-)
 app.register_install_completion_command()
 
 lab = App(name="lab", help="Research: minimal pairs, published tables, pretraining.", help_epilogue="", sort_key=99)

@@ -32,13 +32,9 @@ class PartOptions:
     id: list[str] | None = None
     """Columns of the input to write next to the vectors. Default: all."""
     chunk: str | None = None
-    """Split texts into chunks: sentences or tokens:N; late:sentences or late:tokens:N encode them in context."""
-    chunk_rows: Literal["rows", "mean"] = "rows"
-    """rows: one row per chunk; mean: one vector per text, the mean of its chunks weighted by length."""
+    """One row per chunk of a text: sentences or tokens:N; late:sentences or late:tokens:N encode chunks in context."""
     dtype: Literal["float32", "float16", "int8", "ubinary"] = "float32"
     """Number format of the vectors; int8 adds a column `scale`, ubinary is one bit per dimension."""
-    strict: bool = False
-    """Stop at the first row without a text."""
     rows_per_part: opt.Count = 32_768
     """Approximate number of rows per part; a killed run loses only its current part."""
     workers: int | None = None
@@ -210,11 +206,4 @@ def _note_result(result: BulkResult) -> None:
     show_note(f"{result.folder}: {result.rows:,} rows in {parts}{before}, {result.seconds:,.1f} s{speed}")
     for status, count in result.statuses.items():
         if status != "ok":
-            first = (result.troubled or {}).get(status)
-            show_note(f"{count:,} row{'s' * (count > 1)}: {status} ({STATUSES[status]}), first: {first}")
-    if result.loss is not None:
-        loss = result.loss
-        show_note(
-            f"Loss on {loss['texts']:,} texts: cosine with float32 {loss['mean_cosine']:.4f} on average, "
-            f"{loss['lowest_cosine']:.4f} at the lowest; Spearman of the similarities {loss['spearman']:.4f}"
-        )
+            show_note(f"{count:,} row{'s' * (count > 1)}: {status} ({STATUSES[status]})")

@@ -8,13 +8,11 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from essent.cli.console import show_note
-from essent.serving.settings import Settings
-
-ENVIRONMENT = "ESSENT_"  # prefix: ESSENT_MAX_INPUTS sets --max-inputs
+from essent.serving.run import Settings
 
 
 def serve(
-    models: Annotated[list[str], Parameter(name="MODELS", env_var=ENVIRONMENT + "MODEL")],
+    models: Annotated[list[str], Parameter(name="MODELS")],
     /,
     *,
     settings: Annotated[Settings, Parameter(name="*")] = Settings(),
@@ -26,9 +24,6 @@ def serve(
 
     Before the server starts, every model must reproduce its golden vectors: the vectors of a few fixed texts, stored
     with the encoder or computed when it is loaded. They are checked again whenever an engine restarts.
-
-    Every option can also be set by an environment variable: ESSENT_MAX_INPUTS sets --max-inputs, and ESSENT_MODEL the
-    models.
 
     ```console
     $ essent serve all-MiniLM-L6-v2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -78,7 +77,7 @@ class Reading:
             truncated = in_frame(texts_ids, self.frame, limit, at_start)
         return [np.array(ids, np.int32) for ids in truncated]
 
-    def tokens(self, text: str, framed: bool = True) -> list[dict[str, Any]]:
+    def tokens(self, text: str) -> list[dict[str, Any]]:
         """Return every token with its span in characters of the text; tokens of the frame are special and have none."""
         text = mend_surrogates(text)
         shift, first, last = 1 if self.frame.space and text else 0, list(self.frame.before), list(self.frame.after)
@@ -92,7 +91,7 @@ class Reading:
             encoding = self.backend.encode(prepared, add_special_tokens=False)
             content = list(zip(encoding.ids, encoding.offsets, strict=True))
         tokens: list[dict[str, Any]] = [
-            {"id": token_id, "text": self.decode([token_id], False), "special": False,
+            {"id": token_id, "text": self.backend.decode([token_id], skip_special_tokens=False), "special": False,
              "start": max(start - shift, 0), "stop": min(stop - shift, len(text))}
             for token_id, (start, stop) in content
             if token_id not in self.dropped
@@ -104,7 +103,7 @@ class Reading:
             for ids in (first, between, last)
         )
         repeated = [] if self.frame.between is None else [*middle, *tokens]
-        return [*before, *tokens, *repeated, *after] if framed else tokens
+        return [*before, *tokens, *repeated, *after]
 
     def _filled_spans(self, text: str) -> list[tuple[int, tuple[int, int]]]:
         """Return the ids of the template filled with a text, each with its characters in the text (start, stop).
@@ -118,10 +117,6 @@ class Reading:
             encoding = self.backend.encode(f"{before}{prepared}{after}", add_special_tokens=True)
         spans = [(start - len(before), stop - len(before)) for start, stop in encoding.offsets]
         return list(zip(ids, spans if encoding.ids == ids else [(0, 0)] * len(ids), strict=True))
-
-    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """Return the text of ids."""
-        return str(self.backend.decode(list(ids), skip_special_tokens=skip_special_tokens))
 
     @property
     def size(self) -> int:

@@ -9,11 +9,9 @@ import asyncio
 import hashlib
 import hmac
 import logging
-import re
 import socket
 import time
 import traceback
-import uuid
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
 from functools import partial
@@ -25,13 +23,12 @@ from fastapi import FastAPI, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from essent.serving import routes
-from essent.serving.schemas import IDS, RequestError, overloaded, unhealthy
+from essent.serving.run import Settings
+from essent.serving.schemas import IDS, RequestError, unhealthy
 from essent.serving.service import Service
-from essent.serving.settings import Settings
 from essent.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -41,24 +38,19 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 DESCRIPTION = """Embeddings that are checked: every model has reproduced its golden vectors before it is served, and
 reproduces them again whenever its engine starts. No text is truncated without a note."""
-OPEN = frozenset({"/health", "/ping", "/metrics"})  # paths for probes, which need no key (as in TEI)
+OPEN = frozenset({"/health", "/metrics"})  # paths for probes, which need no key (as in TEI)
 TEI = frozenset(route.path for route in routes.tei_router.routes)  # type: ignore[attr-defined]
 HTTP_ERRORS = {
     400: ("The body is not JSON.", "invalid_json"),
     404: ("Path not found.", "not_found"),
     405: ("The path has other methods.", "method_not_allowed"),
 }
-REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
-DISCONNECTED = 499  # status in logs and metrics if the client disconnected
+DISCONNECTED = 499  # status in metrics if the client disconnected
 MEGABYTE = 1_000_000
-BODIES = 8  # bodies of the maximum size that may be in memory at the same time
 DRAINED, DRAIN_SECONDS = 128_000_000, 5.0  # bytes and seconds of `_drain`
 KEEP_ALIVE = 20  # seconds until an idle connection is closed
 HEADER_BYTES = 65_536  # maximum size of a request's head
 QUIET = 1.0  # seconds after the stop signal in which a connected client may send a request
-SWEEP_INTERVAL = 1.0  # seconds
-HEADERS = 30.0  # seconds in which the head of a request must arrive
-UNREAD = 60.0  # seconds in which a client must read some of its answer
 
 
 def create_app(service: Service) -> FastAPI:
@@ -70,18 +62,10 @@ def create_app(service: Service) -> FastAPI:
     )  # fmt: skip
     for router in (routes.openai_router, routes.tei_router, routes.essent_router):
         app.include_router(router)
-    app.state.service, app.state.page = service, None if settings.no_page else routes.explorer_page()
+    app.state.service, app.state.page = service, routes.explorer_page()
     for kind in (RequestError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _handle_error)
     app.add_middleware(Guard, service=service, paths=set(app.openapi()["paths"]))
-    if settings.cors:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=list(settings.cors),
-            allow_methods=["GET", "POST"],
-            allow_headers=["authorization", "content-type", "x-request-id"],
-            expose_headers=["x-request-id", "retry-after", "x-truncated-inputs"],
-        )
     return app
 
 
@@ -90,8 +74,8 @@ def create_app(service: Service) -> FastAPI:
 
 def error_response(path: str, error: RequestError) -> Response:
     """Return an error in the format of the path's clients."""
-    status, content = error.tei() if path in TEI else error.openai()
-    return Response(orjson.dumps(content), status, error.headers(), "application/json")
+    content = orjson.dumps(error.content(path in TEI))
+    return Response(content, error.status, error.headers(), "application/json")
 
 
 async def _handle_error(request: Request, error: Exception) -> Response:
@@ -126,19 +110,18 @@ def _invalid_request(invalid: RequestValidationError) -> RequestError:
 
 
 class Guard:
-    """Middleware that checks headers and bodies, cancels requests of disconnected clients, and counts requests.
+    """Middleware that checks keys and bodies, cancels requests of disconnected clients, and counts requests.
 
     Args:
         app: the application behind it.
         service: has the metrics, and the settings with limits and keys.
-        paths: paths that are named in metrics and logs.
+        paths: paths that are named in metrics.
     """
 
     def __init__(self, app: Any, service: Service, paths: set[str]) -> None:
-        self._app, self._settings, self._metrics, self._paths = app, service.settings, service.metrics, paths
+        self._app, self._service, self._settings, self._paths = app, service, service.settings, paths
         self._keys = [hashlib.sha256(key.encode()).digest() for key in self._settings.read_keys()]
         self._max_body = int(service.settings.max_body_mb * MEGABYTE)
-        self._bytes = 0  # number of bytes of bodies in memory
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -147,23 +130,19 @@ class Guard:
             return
         start, status, started, complete = time.monotonic(), 500, False, False
         headers = dict(scope["headers"])
-        request_id = headers.get(b"x-request-id", b"")
-        if not REQUEST_ID.fullmatch(request_id):
-            request_id = uuid.uuid4().hex.encode()
 
         async def answer(message: Message) -> None:
             nonlocal status, started, complete
             if message["type"] == "http.response.start":
                 status, started = message["status"], True
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
             await send(message)
             complete = message["type"] == "http.response.body" and not message.get("more_body")
 
         error: RequestError | None = None
-        body = bytearray()
         try:
-            self._check_headers(scope, headers)
-            if await self._read(scope, headers, receive, body):
+            self._check_key(scope, headers)
+            body = await self._read(headers, receive)
+            if body is not None:
                 await self._run(scope, body, receive, answer)
             status = status if complete else DISCONNECTED
         except RequestError as refused:
@@ -172,33 +151,26 @@ class Guard:
             error = None if started else unhealthy("The server stopped before the request was done.")
         except Exception as failed:
             lines = "".join(traceback.format_tb(failed.__traceback__))
-            logger.error("Request %s failed with %s at\n%s", request_id.decode(), type(failed).__name__, lines)
+            logger.error("A request failed with %s at\n%s", type(failed).__name__, lines)
             if started:
                 raise ConnectionError("The answer was cut off.") from None
             error = RequestError(500, "The server failed.", "internal_error")
         finally:
-            self._bytes -= len(body)
             if error is not None:
                 await error_response(scope["path"], error)(scope, receive, answer)
-            seconds = time.monotonic() - start
             path = scope["path"] if scope["path"] in self._paths else "other"
-            self._metrics.add_request(path, scope["method"], status, seconds)
-            if self._settings.log_requests:
-                logger.info("%s %s %s %.1f ms %s", scope["method"], path, status, 1000 * seconds, request_id.decode())
+            self._service.requests.labels(path, str(status)).inc()
+            if scope["method"] == "POST" and status < 400:
+                self._service.seconds.observe(time.monotonic() - start)
 
-    def _check_headers(self, scope: Message, headers: dict[bytes, bytes]) -> None:
-        """Refuse ambiguous headers; compare the key with every valid key in constant time.
+    def _check_key(self, scope: Message, headers: dict[bytes, bytes]) -> None:
+        """Compare the key with every valid key in constant time.
 
         Raises:
-            RequestError: no valid key, two keys, or two lengths of the body.
+            RequestError: no valid key.
         """
-        names = [name for name, _ in scope["headers"]]
-        two_lengths = {b"content-length", b"transfer-encoding"} <= headers.keys()
-        if two_lengths or names.count(b"authorization") > 1:
-            message = "The request has several keys (Authorization) or lengths (Content-Length, Transfer-Encoding)."
-            raise RequestError(400, message, "ambiguous_headers")
         is_page = (scope["method"], scope["path"]) == ("GET", "/")  # the page asks for the key
-        if not self._keys or scope["path"] in OPEN or is_page or scope["method"] == "OPTIONS":
+        if not self._keys or scope["path"] in OPEN or is_page:
             return
         kind, _, key = headers.get(b"authorization", b"").partition(b" ")
         digest = hashlib.sha256(key.strip()).digest()
@@ -207,41 +179,34 @@ class Guard:
             message = "Send a valid API key in the header: Authorization: Bearer KEY."
             raise RequestError(401, message, "invalid_api_key")
 
-    async def _read(self, scope: Message, headers: dict[bytes, bytes], receive: Receive, body: bytearray) -> bool:
-        """Append the body to `body`; return whether the client is still connected.
+    async def _read(self, headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
+        """Return the body, or None if the client has disconnected.
 
         Raises:
-            RequestError: too large, too slow, or too many bodies at the same time.
+            RequestError: too large.
         """
         declared = headers.get(b"content-length", b"0")
         size = int(declared) if declared.isdigit() else 0
-        end = time.monotonic() + self._settings.timeout
-        more = scope["method"] in ("POST", "PUT", "PATCH", "DELETE")
-        while more or len(body) > self._max_body:
+        body, more = bytearray(), True
+        while True:
             if max(size, len(body)) > self._max_body:
                 if more and size <= DRAINED and b"expect" not in headers:
                     with suppress(asyncio.TimeoutError):
                         await asyncio.wait_for(_drain(receive), DRAIN_SECONDS)
                 too_large = f"The body is larger than {self._settings.max_body_mb:g} MB. Send the texts in parts."
                 raise RequestError(413, too_large, "body_too_large")
-            if self._bytes + max(size - len(body), 0) > BODIES * self._max_body:
-                raise overloaded(1.0, "The server has too many large requests at once.")
-            try:
-                message = await asyncio.wait_for(receive(), max(end - time.monotonic(), 0.001))
-            except asyncio.TimeoutError:
-                raise RequestError(408, "The body did not arrive in time.", "timeout") from None
+            if not more:
+                return bytes(body)
+            message = await receive()
             if message["type"] == "http.disconnect":
-                return False
-            part = message.get("body", b"")
-            body += part
-            self._bytes += len(part)
+                return None
+            body += message.get("body", b"")
             more = message.get("more_body", False)
-        return True
 
-    async def _run(self, scope: Message, body: bytearray, receive: Receive, answer: Send) -> None:
+    async def _run(self, scope: Message, body: bytes, receive: Receive, answer: Send) -> None:
         """Run the application until it has answered or the client disconnects."""
         inbox: asyncio.Queue[Message] = asyncio.Queue()
-        inbox.put_nowait({"type": "http.request", "body": bytes(body), "more_body": False})
+        inbox.put_nowait({"type": "http.request", "body": body, "more_body": False})
         headers = [pair for pair in scope["headers"] if pair[0] != b"content-type"]
         headers.append((b"content-type", b"application/json"))  # bodies are JSON, whatever the client declares
         application = asyncio.ensure_future(self._app({**scope, "headers": headers}, inbox.get, answer))
@@ -348,28 +313,3 @@ class Server(uvicorn.Server):
 
 def _has_partial_head(connection: Any) -> bool:
     return bool(connection.conn.trailing_data[0])
-
-
-async def sweep(connections: set[Any], headers: float = HEADERS, unread: float = UNREAD) -> None:
-    """Close connections that have waited for too long, at regular intervals.
-
-    Args:
-        connections: uvicorn's protocols, each with `transport`, `cycle` (its request) and `flow`.
-        headers: seconds for which a connection may have no request.
-        unread: seconds for which a client may read nothing of its answer.
-    """
-    waiting_since: dict[tuple[Any, float], float] = {}  # by connection and limit
-    while True:
-        await asyncio.sleep(SWEEP_INTERVAL)
-        now, previous = time.monotonic(), waiting_since
-        waiting_since = {}
-        for connection in list(connections):
-            if connection.cycle is None or connection.cycle.response_complete:
-                limit = headers
-            elif connection.flow is not None and connection.flow.write_paused:
-                limit = unread
-            else:
-                continue
-            since = waiting_since[connection, limit] = previous.get((connection, limit), now)
-            if now - since > limit:
-                connection.transport.abort()

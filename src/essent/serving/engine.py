@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from essent.errors import EngineError
+from essent.serving.run import Settings
 from essent.serving.schedule import TOKENS_PER_SECOND, Batch, Job, Schedule
 from essent.serving.schemas import RequestError, overloaded, unhealthy
-from essent.serving.settings import Settings
 from essent.serving.worker import BULK, QUICK, Source, main
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,6 @@ class Engine:
         schedule: the order of batches.
         settings: the timeouts.
         check: runs golden texts through `run`, and raises if their vectors differ.
-        on_batch: called with every batch that is sent.
 
     Attributes:
         state: starting, checking, ready or stopped.
@@ -61,10 +60,10 @@ class Engine:
 
     def __init__(
         self, sources: dict[str, Source], threads: int, schedule: Schedule, settings: Settings,
-        check: Callable[[], Awaitable[None]], on_batch: Callable[[Batch], None],
+        check: Callable[[], Awaitable[None]],
     ) -> None:  # fmt: skip
         self.sources, self.threads, self.schedule, self.settings = sources, threads, schedule, settings
-        self.check, self.on_batch = check, on_batch
+        self.check = check
         self.state, self.failure, self.restarts = "starting" if sources else "ready", "", 0
         self.sent: dict[int, Batch] = {}
         self.lanes = {QUICK: 0, BULK: 0}
@@ -85,8 +84,8 @@ class Engine:
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
-    async def run(self, model: str, sequences: list[np.ndarray], checking: bool = False) -> tuple[np.ndarray, float]:
-        """Return the vectors (N,K) of framed ids, and the seconds that they waited in the queue.
+    async def run(self, model: str, sequences: list[np.ndarray], checking: bool = False) -> np.ndarray:
+        """Return the vectors (N,K) of framed ids.
 
         Args:
             checking: whether the server itself sends these ids while it starts. Such requests have neither a timeout
@@ -103,7 +102,7 @@ class Engine:
             raise overloaded(queued / self._tokens_per_second, f"{queued:,} tokens wait already.")
         self.pump()
         try:
-            vectors = await asyncio.wait_for(job.future, None if checking else timeout)
+            vectors: np.ndarray = await asyncio.wait_for(job.future, None if checking else timeout)
         except asyncio.TimeoutError:
             message = f"The request was not finished within {timeout:g} s; the server is busy."
             seconds = self.schedule.tokens / self._tokens_per_second + 1
@@ -111,7 +110,7 @@ class Engine:
         finally:
             if job.waiting:
                 self.schedule.remove(job)
-        return vectors, (job.started or job.arrival) - job.arrival
+        return vectors
 
     def pump(self) -> None:
         """Send batches to free lanes; reject the waiting requests if there is no engine."""
@@ -135,9 +134,6 @@ class Engine:
 
     def _send(self, connection: Connection, batch: Batch, lane: str) -> None:
         number, batch.lane, batch.sent_at = next(self._numbers), lane, time.monotonic()
-        for job in batch.jobs:
-            job.started = job.started or batch.sent_at
-        self.on_batch(batch)
         self.sent[number] = batch
         message = (number, lane, batch.model, [job.sequences[row] for job, row in batch.texts])
         self._sender.submit(connection.send, message)  # if the process has ended, `receive` notices

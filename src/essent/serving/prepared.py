@@ -27,6 +27,7 @@ from essent.engine.compiled import TOLERANCES, CompiledEncoder
 from essent.engine.runtime import RUNTIMES
 from essent.errors import EngineError, MissingDependencyError, ModelError, RecipeError
 from essent.recipe.reading import Reading, reading_of
+from essent.serving.run import STOPPING
 from essent.serving.worker import Source, ignore_stop_signals
 from essent.static.encoder import StaticEncoder, open_encoder
 from essent.tasks.calibration import Calibration
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger(__name__)
-STOPPING = (signal.SIGTERM, signal.SIGINT)
 STATIC_TEXTS = ("A man is playing a large flute.", "How far is the moon from the earth?")
 OWN_TOLERANCE = 1e-4  # formats below float32: differences of the same graph between batches
 BANDS = (("unrelated", 0.0, 1.0), ("alike in part", 2.0, 3.5), ("same meaning", 4.0, 5.0))  # scores of pairs

@@ -13,6 +13,7 @@ import numpy as np
 import orjson
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import PlainTextResponse
+from prometheus_client import generate_latest
 
 from essent.engine.numpy_encoder import unit_length
 from essent.report.parts import COLOURS
@@ -20,15 +21,10 @@ from essent.serving import schemas
 from essent.serving.prepared import Description
 from essent.serving.schemas import RequestError, unhealthy
 from essent.serving.service import Service
-from essent.version import __version__
 
+ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"description": "Refused."}, "5XX": {"description": "Failed."}}
 openai_router, tei_router, essent_router = (
-    APIRouter(tags=[tag], responses={"4XX": {"model": error}, "5XX": {"model": error}})
-    for tag, error in (
-        ("OpenAI", schemas.OpenAIError),
-        ("text-embeddings-inference", schemas.TEIError),
-        ("essent", schemas.OpenAIError),
-    )
+    APIRouter(tags=[tag], responses=ERRORS) for tag in ("OpenAI", "text-embeddings-inference", "essent")
 )
 ROWS = 256  # vectors that are written as JSON before other requests get a turn
 MAX_TOKENS = 256  # maximum tokens of an explained text: each takes a pass without this token
@@ -42,11 +38,6 @@ async def _service(request: Request) -> Service:
 
 
 Served = Annotated[Service, Depends(_service)]
-
-
-def as_json(content: Any, headers: dict[str, str] | None = None) -> Response:
-    """Return a response of JSON."""
-    return Response(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY), 200, headers, "application/json")
 
 
 async def rows_as_json(vectors: np.ndarray, as_base64: bool = False) -> list[bytes]:
@@ -66,7 +57,7 @@ async def rows_as_json(vectors: np.ndarray, as_base64: bool = False) -> list[byt
 # -- OpenAI ------------------------------------------------------------------------------------------------------------
 
 
-@openai_router.post("/v1/embeddings", response_model=schemas.Embeddings)
+@openai_router.post("/v1/embeddings")
 async def embeddings(service: Served, body: schemas.EmbeddingsBody) -> Response:
     """Vectors of a text or of a list of texts, in their order."""
     model, prompt = service.find(body.model, body.prompt_name)
@@ -82,116 +73,34 @@ async def embeddings(service: Served, body: schemas.EmbeddingsBody) -> Response:
     if embedded.truncated:
         metadata["truncated"] = embedded.truncated
     content = b'{"object":"list","data":[%b],%b' % (objects, orjson.dumps(metadata)[1:])
-    return Response(content, 200, embedded.headers, "application/json")
+    return Response(content, media_type="application/json")
 
 
-@openai_router.get("/v1/models", response_model=schemas.ModelObjects)
-async def models(service: Served) -> Response:
+@openai_router.get("/v1/models")
+async def models(service: Served) -> dict[str, Any]:
     """The models of this server."""
-    return as_json({"object": "list", "data": [_model_object(service, name) for name in service.models]})
-
-
-@openai_router.get("/v1/models/{model:path}", response_model=schemas.ModelObject)
-async def get_model(service: Served, model: str) -> Response:
-    """A model of this server."""
-    return as_json(_model_object(service, service.find(model)[0].name))
-
-
-def _model_object(service: Service, name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": service.created, "owned_by": "essent"}
+    created = {"object": "model", "created": service.created, "owned_by": "essent"}
+    return {"object": "list", "data": [{"id": name, **created} for name in service.models]}
 
 
 # -- TEI ---------------------------------------------------------------------------------------------------------------
 
 
-@tei_router.post("/embed", response_model=list[list[float]])
+@tei_router.post("/embed")
+@tei_router.post("/")
 async def embed(service: Served, body: schemas.EmbedBody) -> Response:
     """Vectors of a text or of a list of texts, of length 1 unless `normalize` is false."""
     model, prompt = service.find(body.model, body.prompt_name)
-    name_of = "inputs[{}]".format
-    service.check_texts(body.inputs, name_of)
+    service.check_texts(body.inputs, "inputs[{}]".format)
     embedded = await service.embed(
-        model, body.inputs, prompt, name_of=name_of, truncate=body.truncate, cuts_start=body.cuts_start,
+        model, body.inputs, prompt, name_of="inputs[{}]".format, truncate=body.truncate,
         dimensions=body.dimensions, unit=body.normalize,
     )  # fmt: skip
     rows = await rows_as_json(embedded.vectors)
-    return Response(b"[%b]" % b",".join(rows), 200, embedded.headers, "application/json")
-
-
-@tei_router.post("/similarity", response_model=list[float])
-async def similarity(service: Served, body: schemas.SimilarityBody) -> Response:
-    """The cosine of the source sentence with each of the other sentences."""
-    source, others, parameters = body.inputs.source_sentence, body.inputs.sentences, body.parameters
-    service.check_texts([source], lambda _: "inputs.source_sentence")
-    service.check_texts(others, "inputs.sentences[{}]".format)
-    model, prompt = service.find(body.model, parameters.prompt_name)
-    embedded = await service.embed(
-        model, [source, *others], prompt,
-        name_of=lambda row: f"inputs.sentences[{row - 1}]" if row else "inputs.source_sentence",
-        truncate=parameters.truncate, cuts_start=parameters.cuts_start, unit=True,
-    )  # fmt: skip
-    cosines = np.clip(embedded.vectors[1:] @ embedded.vectors[0], -1, 1)
-    return as_json(cosines, embedded.headers)
-
-
-@tei_router.post("/", response_model=list[list[float]] | list[float])
-async def root(service: Served, body: schemas.SimilarityBody | schemas.EmbedBody) -> Response:
-    """The same as `/embed`, or as `/similarity` for a source sentence and others."""
-    if isinstance(body, schemas.SimilarityBody):
-        return await similarity(service, body)
-    return await embed(service, body)
-
-
-@tei_router.post("/tokenize", response_model=list[list[schemas.Token]])
-async def tokenize(service: Served, body: schemas.TokenizeBody) -> Response:
-    """The tokens of each text, not truncated."""
-    model, prompt = service.find(body.model, body.prompt_name)
-    service.check_texts(body.inputs, "inputs[{}]".format)
-
-    def tokens(texts: list[str]) -> list[list[dict[str, Any]]]:
-        return [model.reading.tokens(prompt + text, body.add_special_tokens) for text in texts]
-
-    return as_json(list(chain.from_iterable(await service.in_portions(tokens, body.inputs))))
-
-
-@tei_router.post("/decode", response_model=list[str])
-async def decode(service: Served, body: schemas.DecodeBody) -> Response:
-    """The texts of ids."""
-    (model, _), limit = service.find(body.model), service.settings.max_inputs
-    lists: list[Any] = body.ids if body.ids and isinstance(body.ids[0], list) else [body.ids]
-    if not all(lists) or len(lists) > limit:
-        raise RequestError(400, f"ids must be between 1 and {limit:,} lists, none empty.", "empty_input")
-    if any(not 0 <= token_id < model.reading.size for ids in lists for token_id in ids):
-        raise RequestError(400, f"ids are between 0 and {model.reading.size - 1}.", param="ids")
-    return as_json([model.reading.decode(ids, body.skip_special_tokens) for ids in lists])
-
-
-@tei_router.get("/info")
-async def info(service: Served) -> Response:
-    """Metadata of the first model and limits of the server, for TEI's clients."""
-    settings, description = service.settings, service.find(None)[0].description
-    return as_json(
-        {
-            "model_id": description.model,
-            "model_sha": description.digest,
-            "model_dtype": description.precision,
-            "model_type": {"embedding": {"pooling": description.recipe}},
-            "max_concurrent_requests": settings.max_connections,
-            "max_input_length": description.max_tokens or settings.max_request_tokens,
-            "max_batch_tokens": service.schedule.budget,
-            "max_batch_requests": None,
-            "max_client_batch_size": settings.max_inputs,
-            "auto_truncate": settings.truncate,
-            "tokenization_workers": service.tokenizing_threads,
-            "version": __version__,
-            "sha": None,
-            "docker_label": None,
-        }
-    )
+    return Response(b"[%b]" % b",".join(rows), media_type="application/json")
 
 
 @tei_router.get("/health", response_class=Response)
-@tei_router.get("/ping", response_class=Response)
 async def health(service: Served) -> Response:
     """200 while requests are served, otherwise 503."""
     if not service.healthy:
@@ -202,20 +111,20 @@ async def health(service: Served) -> Response:
 @tei_router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(service: Served) -> Response:
     """Metrics for Prometheus."""
-    return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(generate_latest(service.registry), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 # -- essent ------------------------------------------------------------------------------------------------------------
 
 
-@essent_router.get("/recipe", response_model=Description)
-async def recipe(service: Served, model: str | None = None) -> Response:
+@essent_router.get("/recipe")
+async def recipe(service: Served, model: str | None = None) -> Description:
     """The recipe of a model, the data of its fit, and the check of its vectors."""
-    return as_json(service.find(model)[0].description)
+    return service.find(model)[0].description
 
 
-@essent_router.post("/explain", response_model=schemas.Explained)
-async def explain(service: Served, body: schemas.ExplainBody) -> Response:
+@essent_router.post("/explain")
+async def explain(service: Served, body: schemas.ExplainBody) -> dict[str, Any]:
     """The weight of each token of a text in the recipe, and the change of the vector without this token."""
     model, prompt = service.find(body.model, body.prompt_name)
     tokens = model.reading.tokens(prompt + body.text)
@@ -228,20 +137,21 @@ async def explain(service: Served, body: schemas.ExplainBody) -> Response:
     impacts: dict[int, float] = {}
     if len(content) > 1:
         sequences = [ids, *(np.delete(ids, index) for index in content)]
-        unit = unit_length((await service.compute(model, sequences))[0])
+        unit = unit_length(await service.compute(model, sequences))
         impacts = dict(zip(content, (1 - np.clip(unit[1:] @ unit[0], -1, 1)).tolist(), strict=True))
-    weights = None if model.token_weights is None else model.token_weights[ids].astype(np.float64)
-    if weights is not None:
-        weights = weights / weights.sum() if weights.any() else np.full(len(tokens), 1 / len(tokens))
+    weights: list[float | None] = [None] * len(tokens)
+    if model.token_weights is not None:
+        numbers = model.token_weights[ids].astype(np.float64)
+        weights = (numbers / numbers.sum() if numbers.any() else np.full(len(tokens), 1 / len(tokens))).tolist()
     rows = [
-        {**token, "weight": None if weights is None else weights[index], "impact": impacts.get(index)}
-        for index, token in enumerate(tokens)
+        {**token, "weight": weight, "impact": impacts.get(index)}
+        for index, (token, weight) in enumerate(zip(tokens, weights, strict=True))
     ]
-    return as_json({"model": model.name, "recipe": model.description.recipe, "tokens": rows})
+    return {"model": model.name, "recipe": model.description.recipe, "tokens": rows}
 
 
-@essent_router.post("/compare", response_model=schemas.Compared)
-async def compare(service: Served, body: schemas.CompareBody) -> Response:
+@essent_router.post("/compare")
+async def compare(service: Served, body: schemas.CompareBody) -> dict[str, Any]:
     """The cosine of each pair, its calibrated meaning if the model is calibrated, and typical cosines of the model."""
     model, prompt = service.find(body.model, body.prompt_name)
     texts = list(chain.from_iterable(body.pairs))
@@ -252,10 +162,11 @@ async def compare(service: Served, body: schemas.CompareBody) -> Response:
     service.check_texts(texts, name_of)
     embedded = await service.embed(model, texts, prompt, name_of=name_of, unit=True)
     scores = np.clip(np.einsum("nk,nk->n", embedded.vectors[0::2], embedded.vectors[1::2]), -1, 1)
-    compared = {"model": model.name, "scores": scores, "typical": model.typical}
+    compared = {"model": model.name, "scores": scores.tolist(), "typical": model.typical}
     if model.calibration is not None:
-        compared |= {"calibrated": model.calibration(scores), "calibrated_means": model.calibration.meaning}
-    return as_json(compared, embedded.headers)
+        calibrated = np.asarray(model.calibration(scores)).tolist()
+        compared |= {"calibrated": calibrated, "calibrated_means": model.calibration.meaning}
+    return compared
 
 
 # -- the page for browsers ---------------------------------------------------------------------------------------------
@@ -263,10 +174,10 @@ async def compare(service: Served, body: schemas.CompareBody) -> Response:
 
 @tei_router.get("/", response_class=Response)
 async def get_page(request: Request) -> Response:
-    """The page for browsers, unless it is disabled; TEI's clients get an empty response."""
-    page = request.app.state.page
-    if page is not None and "text/html" in request.headers.get("accept", ""):
-        return Response(page[0], 200, page[1], "text/html; charset=utf-8")
+    """The page for browsers; TEI's clients get an empty response."""
+    if "text/html" in request.headers.get("accept", ""):
+        page, headers = request.app.state.page
+        return Response(page, 200, headers, "text/html; charset=utf-8")
     return Response(status_code=200)
 
 

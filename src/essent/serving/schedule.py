@@ -38,7 +38,6 @@ class Job:
     timeout: float
     future: Any
     vectors: np.ndarray | None = None
-    started: float | None = None
 
     def __post_init__(self) -> None:
         lengths = [max(len(ids), 1) for ids in self.sequences]

@@ -1,4 +1,4 @@
-"""Requests and responses: FastAPI validates requests by these classes, and documents both."""
+"""Requests, which FastAPI validates by these classes and documents, and the errors of rejected ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ ONE_OR_MORE = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type":
 Texts = Annotated[
     list[StrictStr], Field(fail_fast=True), BeforeValidator(_as_texts), WithJsonSchema(ONE_OR_MORE, mode="validation")
 ]
-Ids = Annotated[list[StrictInt], Field(fail_fast=True)]
 Dimensions = Annotated[StrictInt, Field(ge=1)]
 Pair = Annotated[list[StrictStr], Field(min_length=2, max_length=2)]
 
@@ -44,18 +43,6 @@ class ModelChoice(BaseModel):
 
     model: StrictStr | None = Field(None, description="The name of a model; by default the first one.")
     prompt_name: StrictStr | None = None
-
-
-class Truncation(BaseModel):
-    """Whether and where long texts are truncated."""
-
-    truncate: StrictBool | None = None
-    truncation_direction: Literal["left", "right", "Left", "Right"] | None = None
-
-    @property
-    def cuts_start(self) -> bool | None:
-        """Whether to truncate at the start; None for the tokenizer's default."""
-        return None if self.truncation_direction is None else self.truncation_direction.lower() == "left"
 
 
 class EmbeddingsBody(BaseModel):
@@ -69,48 +56,14 @@ class EmbeddingsBody(BaseModel):
     prompt_name: StrictStr | None = None
 
 
-class EmbedBody(ModelChoice, Truncation):
+class EmbedBody(ModelChoice):
     """TEI's request for embeddings."""
 
     inputs: Texts
+    truncate: StrictBool | None = None
+    truncation_direction: Literal["right", "Right"] = "right"
     normalize: StrictBool = True
     dimensions: Dimensions | None = None
-
-
-class Sentences(BaseModel):
-    """A text, and the texts that it is compared with."""
-
-    source_sentence: StrictStr
-    sentences: Texts
-
-
-class SimilarityParameters(Truncation):
-    """Truncation and prompt of the texts."""
-
-    prompt_name: StrictStr | None = None
-
-
-class SimilarityBody(BaseModel):
-    """TEI's request for similarities."""
-
-    inputs: Sentences
-    parameters: SimilarityParameters = SimilarityParameters()
-    model: StrictStr | None = None
-
-
-class TokenizeBody(ModelChoice):
-    """TEI's request for tokens."""
-
-    inputs: Texts
-    add_special_tokens: StrictBool = True
-
-
-class DecodeBody(BaseModel):
-    """TEI's request for the texts of ids."""
-
-    ids: Ids | Annotated[list[Ids], Field(fail_fast=True)]
-    skip_special_tokens: StrictBool = True
-    model: StrictStr | None = None
 
 
 class ExplainBody(ModelChoice):
@@ -125,134 +78,22 @@ class CompareBody(ModelChoice):
     pairs: Annotated[list[Pair], Field(fail_fast=True, min_length=1)]
 
 
-# -- responses; the others are `run.Description` and lists --------------------------------------------------------
-
-
-class Embedding(BaseModel):
-    """A vector: numbers, or base64 of little-endian float32."""
-
-    object: str
-    index: int
-    embedding: list[float] | str
-
-
-class Embeddings(BaseModel):
-    """Vectors; `usage` counts tokens, special tokens included; `truncated` lists truncated texts, if there are any."""
-
-    object: str
-    data: list[Embedding]
-    model: str
-    usage: dict[Literal["prompt_tokens", "total_tokens"], int]
-    truncated: list[int] = []
-
-
-class ModelObject(BaseModel):
-    """A model."""
-
-    id: str
-    object: str
-    created: int
-    owned_by: str
-
-
-class ModelObjects(BaseModel):
-    """All models."""
-
-    object: str
-    data: list[ModelObject]
-
-
-class Token(BaseModel):
-    """A token and its span in the text, in characters; None for special tokens."""
-
-    id: int
-    text: str
-    special: bool
-    start: int | None
-    stop: int | None
-
-
-class ExplainedToken(Token):
-    """`weight`: share of the recipe's weights; `impact`: 1 - cosine to the vector without this token."""
-
-    weight: float | None
-    impact: float | None
-
-
-class Explained(BaseModel):
-    """The tokens of a text, in their order."""
-
-    model: str
-    recipe: str
-    tokens: list[ExplainedToken]
-
-
-class Typical(BaseModel):
-    """The 5 %, 50 % and 95 % quantiles of the model's cosines, over pairs whose labels are in this range."""
-
-    pairs: str
-    count: int
-    low: float
-    median: float
-    high: float
-
-
-class Compared(BaseModel):
-    """A cosine per pair, and typical cosines of this model.
-
-    For a calibrated model, `calibrated` interprets each cosine: as the "share" of random pairs below it, or as a
-    "probability".
-    """
-
-    model: str
-    scores: list[float]
-    typical: list[Typical]
-    calibrated: list[float] | None = None
-    calibrated_means: Literal["share", "probability"] | None = None
-
-
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
-class ErrorDetails(BaseModel):
-    """The details of an error, in OpenAI's format."""
-
-    message: str
-    type: str
-    param: str | None
-    code: str | None
-
-
-class OpenAIError(BaseModel):
-    """An error of OpenAI's and essent's own paths."""
-
-    error: ErrorDetails
-
-
-class TEIError(BaseModel):
-    """An error of TEI's paths."""
-
-    error: str
-    error_type: str
-
-
-KINDS = {  # status: OpenAI's type, TEI's error_type
-    401: ("authentication_error", "Unauthorized"),
-    408: ("timeout_error", "Overloaded"),
-    424: ("server_error", "Backend"),
-    429: ("rate_limit_error", "Overloaded"),
-    500: ("server_error", "Backend"),
-    503: ("server_error", "Unhealthy"),
+KINDS = {  # of errors, by status
+    401: "authentication_error",
+    429: "rate_limit_error",
+    500: "server_error",
+    503: "server_error",
 }
-INVALID = ("invalid_request_error", "Validation")  # 400, 404, 405, 413, 422
-TEI_400 = {"empty_input": "Empty", "ambiguous_headers": "Validation"}  # code: TEI's error_type
 
 
 class RequestError(EssentError):
     """Error of a rejected request, in the formats of OpenAI's and of TEI's clients.
 
     Args:
-        status: HTTP status in OpenAI's API; TEI returns 422 instead of 400, except for the codes of `TEI_400`.
+        status: HTTP status.
         message: the problem, what is allowed, and the fix; never contains a text of the request.
         code: name of the problem, for programs.
         param: the invalid field.
@@ -267,28 +108,22 @@ class RequestError(EssentError):
         self.status, self.message, self.param, self.code, self.retry_after = status, message, param, code, retry_after
 
     def headers(self) -> dict[str, str]:
-        """Return `retry-after` in seconds and, for OpenAI's clients, milliseconds, and the headers of the status."""
+        """Return `retry-after` in seconds, and the headers of the status."""
         headers = {}
         if self.retry_after is not None:
             headers["retry-after"] = str(max(1, round(self.retry_after)))
-            headers["retry-after-ms"] = str(round(1000 * self.retry_after))
         if self.status == 401:
             headers["www-authenticate"] = "Bearer"
-        if self.status in (408, 413) or self.code == "ambiguous_headers":  # the start of the next request is unknown
+        if self.status == 413:  # the start of the next request is unknown
             headers["connection"] = "close"
         return headers
 
-    def openai(self) -> tuple[int, dict[str, Any]]:
-        """Return status and body for the clients of OpenAI's and essent's own paths."""
-        kind, _ = KINDS.get(self.status, INVALID)
-        return self.status, {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
-
-    def tei(self) -> tuple[int, dict[str, Any]]:
-        """Return status and body for TEI's clients."""
-        if self.code in TEI_400:
-            return 400, {"error": self.message, "error_type": TEI_400[self.code]}
-        status = {400: 422, 404: 422, 500: 424}.get(self.status, self.status)
-        return status, {"error": self.message, "error_type": KINDS.get(status, INVALID)[1]}
+    def content(self, as_tei: bool) -> dict[str, Any]:
+        """Return the body of the response."""
+        kind = KINDS.get(self.status, "invalid_request_error")
+        if as_tei:
+            return {"error": self.message, "error_type": kind}
+        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
 
 def overloaded(retry_after: float, reason: str) -> RequestError:

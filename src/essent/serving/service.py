@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 from essent._core.texts import distinct_texts
 from essent.engine.compiled import largest_difference
@@ -19,9 +19,9 @@ from essent.engine.numpy_encoder import unit_length
 from essent.errors import VerificationError
 from essent.serving.engine import Engine
 from essent.serving.prepared import Prepared
-from essent.serving.schedule import Batch, Schedule
+from essent.serving.run import Settings
+from essent.serving.schedule import Schedule
 from essent.serving.schemas import RequestError, overloaded
-from essent.serving.settings import Settings
 
 T = TypeVar("T")
 NameOf: TypeAlias = Callable[[int], str]  # from a text's index to its name in the request, for errors
@@ -30,26 +30,6 @@ FEW = 4000  # characters to tokenize, or tokens to average; more are processed i
 PORTION = 100_000  # characters that a thread tokenizes at a time
 MAX_WAITING = 64  # requests that wait for the threads
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
-STAGES = ("tokenization", "queue", "inference")  # of a request, for the metrics
-HISTOGRAMS = {
-    "te_request_duration": ("Seconds of a request.", SECONDS),
-    "te_request_tokenization_duration": ("Seconds of tokenizing.", SECONDS),
-    "te_request_queue_duration": ("Seconds in the queue.", SECONDS),
-    "te_request_inference_duration": ("Seconds of the engine.", SECONDS),
-    "te_request_input_length": ("Tokens of a text.", SIZES),
-    "te_batch_next_size": ("Texts in a batch.", SIZES),
-    "te_batch_next_tokens": ("Tokens in a batch.", SIZES),
-}
-COUNTERS = {
-    "essent_requests": (Counter, "Requests by path and status.", ["path", "status"]),
-    "essent_tokens": (Counter, "Tokens that models have read.", ["model"]),
-    "essent_truncated_texts": (Counter, "Truncated texts.", []),
-    # gauges, since prometheus-client's counters have names that end in _total
-    "te_request_count": (Gauge, "As text-embeddings-inference counts.", ["method"]),
-    "te_request_success": (Gauge, "As text-embeddings-inference counts.", ["method"]),
-    "te_request_failure": (Gauge, "As text-embeddings-inference counts.", ["err"]),
-}
 
 
 @dataclass
@@ -60,65 +40,11 @@ class Embedded:
         vectors: (N,K) float32.
         tokens: number of tokens that the model read, including special tokens.
         truncated: indices of the truncated texts.
-        headers: response headers with the number of truncated texts, if there are any.
     """
 
     vectors: np.ndarray
     tokens: int
     truncated: list[int]
-    headers: dict[str, str]
-
-
-class Metrics:
-    """Metrics for Prometheus: essent's own, and those of TEI by TEI's names, for its dashboards.
-
-    Args:
-        gauges: description and function of values that are computed when they are read, by name.
-    """
-
-    def __init__(self, gauges: dict[str, tuple[str, Callable[[], float]]]) -> None:
-        disable_created_metrics()
-        self.registry = registry = CollectorRegistry()
-        for name, (text, compute) in gauges.items():
-            Gauge(name, text, registry=registry).set_function(compute)
-        self._counters: dict[str, Any] = {
-            name: kind(name, text, labels, registry=registry) for name, (kind, text, labels) in COUNTERS.items()
-        }
-        self._histograms = {
-            name: Histogram(name, text, buckets=buckets, registry=registry)
-            for name, (text, buckets) in HISTOGRAMS.items()
-        }
-
-    def add_request(self, path: str, method: str, status: int, seconds: float) -> None:
-        """Count an answered request."""
-        self._counters["essent_requests"].labels(path, str(status)).inc()
-        if method != "POST":
-            return
-        name = path.strip("/") or "predict"
-        self._counters["te_request_count"].labels(name).inc()
-        if status < 400:
-            self._counters["te_request_success"].labels(name).inc()
-            self._histograms["te_request_duration"].observe(seconds)
-        else:
-            self._counters["te_request_failure"].labels(str(status)).inc()
-
-    def add_texts(self, model: str, tokens: np.ndarray, truncated: int, seconds: Sequence[float]) -> None:
-        """Count the texts of a request: their tokens (N,), and the seconds in each of `STAGES`."""
-        self._counters["essent_tokens"].labels(model).inc(int(tokens.sum()))
-        self._counters["essent_truncated_texts"].inc(truncated)
-        for stage, duration in zip(STAGES, seconds, strict=True):
-            self._histograms[f"te_request_{stage}_duration"].observe(duration)
-        for count in tokens[:64].tolist():
-            self._histograms["te_request_input_length"].observe(count)
-
-    def add_batch(self, batch: Batch) -> None:
-        """Count a batch."""
-        self._histograms["te_batch_next_size"].observe(len(batch.texts))
-        self._histograms["te_batch_next_tokens"].observe(batch.tokens)
-
-    def text(self) -> bytes:
-        """Return all metrics in Prometheus' format."""
-        return generate_latest(self.registry)
 
 
 class Service:
@@ -140,13 +66,20 @@ class Service:
         self._pool = ThreadPoolExecutor(tokenizing_threads, thread_name_prefix="tokenizing")
         sources = {model.name: model.source for model in models if model.static is None}
         self.schedule = Schedule(BUDGET["engine" if sources else "static"], settings.max_queue_tokens)
-        self.metrics = Metrics({
-            "te_queue_size": ("Requests that wait.", lambda: len(self.schedule.jobs)),
-            "essent_queue_tokens": ("Tokens that wait.", lambda: self.schedule.tokens),
-            "essent_engine_ready": ("1 while requests are served.", lambda: self.healthy),
-            "essent_engine_restarts": ("Restarts of the engine.", lambda: self.engine.restarts),
-        })  # fmt: skip
-        self.engine = Engine(sources, engine_threads, self.schedule, settings, self.check, self.metrics.add_batch)
+        self.engine = Engine(sources, engine_threads, self.schedule, settings, self.check)
+        disable_created_metrics()
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter(
+            "essent_requests", "Requests by path and status.", ["path", "status"], registry=registry
+        )
+        self.seconds = Histogram("essent_request_seconds", "Seconds of a request.", buckets=SECONDS, registry=registry)
+        self.tokens = Counter("essent_tokens", "Tokens that models have read.", ["model"], registry=registry)
+        for name, text, value in (
+            ("essent_queue_tokens", "Tokens that wait.", lambda: self.schedule.tokens),
+            ("essent_engine_ready", "1 while requests are served.", lambda: self.healthy),
+            ("essent_engine_restarts", "Restarts of the engine.", lambda: self.engine.restarts),
+        ):
+            Gauge(name, text, registry=registry).set_function(value)
 
     async def start(self) -> None:
         """Start the engine; every model has reproduced its golden vectors when this returns.
@@ -178,7 +111,7 @@ class Service:
             if limit is not None:
                 sequences = reading.truncate(texts, sequences, limit, reading.cuts_start)
             batches = [sequences, *([ids] for ids in sequences)]
-            together, *alone = [(await self.compute(model, batch, checking=True))[0] for batch in batches]
+            together, *alone = [await self.compute(model, batch, checking=True) for batch in batches]
             difference = max(largest_difference(vectors, model.golden) for vectors in (together, np.concatenate(alone)))
             allowed = model.description.golden_vectors["allowed_difference"]
             if not difference <= allowed:
@@ -220,7 +153,7 @@ class Service:
 
     async def embed(
         self, model: Prepared, texts: list[str], prompt: str = "", *, name_of: NameOf = "input[{}]".format,
-        truncate: bool | None = None, cuts_start: bool | None = None, dimensions: int | None = None, unit: bool = False,
+        truncate: bool | None = None, dimensions: int | None = None, unit: bool = False,
     ) -> Embedded:  # fmt: skip
         """Return the vectors of a request's texts, equal to those of the encoder's `encode`; see also `check_texts`.
 
@@ -228,7 +161,6 @@ class Service:
             prompt: text before every text.
             name_of: the name of a text in the request, for errors.
             truncate: whether to truncate long texts; None is the server's setting.
-            cuts_start: whether to truncate at the start; None is the tokenizer's setting.
             dimensions: number of dimensions to return; None returns all.
             unit: whether to scale the vectors to length 1.
 
@@ -239,7 +171,6 @@ class Service:
             message = f"dimensions={dimensions}: the vectors of {model.name} have {available} dimensions."
             raise RequestError(400, message, param="dimensions")
         truncate = self.settings.truncate if truncate is None else truncate
-        start = time.monotonic()
         distinct, inverse = distinct_texts([prompt + text for text in texts])
         sequences = [ids for portion in await self.in_portions(model.ids, distinct) for ids in portion]
         counts = np.fromiter(map(len, sequences), np.int64, len(sequences))
@@ -255,26 +186,20 @@ class Service:
                 )
                 raise RequestError(400, message, "context_length_exceeded", name.partition("[")[0])
             tokens = np.minimum(counts, limit)
-            cuts_start = reading.cuts_start if cuts_start is None else cuts_start
-            sequences = reading.truncate(distinct, sequences, limit, cuts_start)
+            sequences = reading.truncate(distinct, sequences, limit, reading.cuts_start)
         if (total := int(tokens.sum())) > (allowed := self.settings.max_request_tokens):
             message = f"The request has {total:,} tokens; at most {allowed:,} are allowed. Send it in parts."
             raise RequestError(400, message, "max_tokens_per_request", field)
-        tokenized = time.monotonic()
-        vectors, waiting = await self.compute(model, sequences)
+        vectors = await self.compute(model, sequences)
         if not np.isfinite(vectors).all():
             raise RequestError(500, "The model returned a vector that is not finite.", "not_finite")
-        seconds = (tokenized - start, waiting, time.monotonic() - tokenized - waiting)
         truncated, tokens = np.flatnonzero((tokens < counts)[inverse]).tolist(), tokens[inverse]
-        self.metrics.add_texts(model.name, tokens, len(truncated), seconds)
+        self.tokens.labels(model.name).inc(total)
         vectors = vectors[inverse, :dimensions]
-        headers = {"x-truncated-inputs": str(len(truncated))} if truncated else {}
-        return Embedded(unit_length(vectors) if unit else vectors, int(tokens.sum()), truncated, headers)
+        return Embedded(unit_length(vectors) if unit else vectors, int(tokens.sum()), truncated)
 
-    async def compute(
-        self, model: Prepared, sequences: list[np.ndarray], checking: bool = False
-    ) -> tuple[np.ndarray, float]:
-        """Return the vectors (N,K) of framed ids, and the seconds that they waited; arguments: see `Engine.run`."""
+    async def compute(self, model: Prepared, sequences: list[np.ndarray], checking: bool = False) -> np.ndarray:
+        """Return the vectors (N,K) of framed ids; arguments: see `Engine.run`."""
         if model.static is None:
             return await self.engine.run(model.name, sequences, checking)
         ragged = np.concatenate(sequences), np.fromiter(map(len, sequences), np.int64, len(sequences))
@@ -282,7 +207,7 @@ class Service:
             vectors = model.static.means(ragged)
         else:
             vectors = await asyncio.get_running_loop().run_in_executor(self._pool, model.static.means, ragged)
-        return vectors[:, : model.description.dimensions], 0.0
+        return vectors[:, : model.description.dimensions]
 
     async def in_portions(self, tokenize: Callable[[list[str]], T], texts: list[str]) -> list[T]:
         """Tokenize few texts at once, and many in a thread, in portions, so that other requests are not delayed.
