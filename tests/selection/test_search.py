@@ -24,7 +24,6 @@ from essent.selection.run import run_passes, search
 from essent.selection.search_data import SearchData, SearchSettings
 from essent.selection.space import Grid, Space
 from essent.selection.sweep import Store, Sweep
-from essent.selection.verdict import probability_of_improvement
 from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
 from near_ties import Watched, one_by_one
@@ -311,7 +310,7 @@ def test_leaderboard_without_scores(shell: SentenceTransformer) -> None:
 
 @pytest.mark.parametrize("data", [TASK.texts(), [pair[:2] for pair in TASK.pairs]], ids=["texts", "pairs"])
 def test_texts_and_pairs_without_labels(data: Any, shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("essent.selection.verdict.THRESHOLD", 0.0)
+    monkeypatch.setattr("essent.selection.verdict.MAX_LEVEL", 1.0)
     board = search(shell, data, "weights")
     scores = [trial.scores["teacher"] for trial in board.trials]
     assert scores == sorted(scores, reverse=True)
@@ -320,18 +319,14 @@ def test_texts_and_pairs_without_labels(data: Any, shell: SentenceTransformer, m
     assert {c.second for c in board.comparisons} == {"mean", "first-last"} - {str(board.leader)}
     assert any("similarity of sentences only. For clusters" in note for note in board.notes)
     assert (board.kept is None) == all(comparison.is_better for comparison in board.comparisons)
-    assert "Worth by labels, in measured cases of such choices: similarity " in board.verdict
-    chances = [
-        f"{probability_of_improvement(board.find(c.second).scores['teacher']):.2f} that it is better than {c.second}"
-        for c in board.comparisons
-    ]
-    sentence = f"The probability is {' and '.join(chances)}, estimated from "
-    assert (sentence in board.verdict) == (board.kept is None and len(chances) > 0)
-    monkeypatch.setattr("essent.selection.verdict.THRESHOLD", 1.0)
+    assert "Worth by labels over mean, in measured cases of such choices: similarity +5.2 points" in board.verdict
+    assert board.verdict.endswith("give labels, or 20 pairs that you label with --ask.")
+    monkeypatch.setattr("essent.selection.verdict.MAX_LEVEL", -1.0)
     other = search(shell, data, Space(named=(str(board.leader), "cls")), baselines=("mean",))
-    assert other.find("mean").scores["teacher"] == pytest.approx(board.find("mean").scores["teacher"], abs=1e-6)
+    level = board.find("mean").scores["teacher"]
+    assert other.find("mean").scores["teacher"] == pytest.approx(level, abs=1e-6)
     assert (other.kept, len(other.trials)) == ("mean", 3)  # what runs along is not ranked
-    assert f"mean is retained: {other.leader} is better with a probability of" in other.verdict
+    assert f"the baseline mean is retained: its own score of {level:.3f} is so high" in other.verdict
 
 
 def test_labels_and_teacher_share_a_pass(shell: SentenceTransformer) -> None:
