@@ -186,7 +186,7 @@ def test_refusals(commands: dict, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "This CPU has no bfloat16 arithmetic" in error(*command, *BFLOAT16)
         elsewhere = (*command[:-1], "nowhere")
         assert 'Choose from: "auto", "float32", "bfloat16".' in error(*elsewhere, "--precision", "bf16")
-        if name != "search":
+        if name in ("encode", "parts"):
             assert "onnx runs in float32" in error(*elsewhere, "--engine", "onnx", *BFLOAT16)
 
 
@@ -206,18 +206,11 @@ def test_bfloat16_matches_float32(tiny: str, commands: dict, tmp_path: Path) -> 
 
 @pytest.mark.slow  # conversions
 @pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=needs_bfloat16)])
-def test_graphs_of_recipes(tiny: str, lines: Path, pairs: Path, tmp_path: Path, precision: str) -> None:
-    """A recipe that learns is fitted first; recipes of an evaluation are shaped on each task as in torch."""
+def test_graphs_of_recipes(tiny: str, lines: Path, tmp_path: Path, precision: str) -> None:
+    """A recipe that learns is fitted first."""
     recipe, file = "layers=1 weights=idf | zscore", tmp_path / "vectors.npy"
     graph = ("--engine", "openvino", "--precision", precision)
     run("encode", lines, "-m", tiny, "-r", recipe, "-o", file, *graph)
     expected = Encoder(tiny, recipe).fit(TEXTS).encode(TEXTS)
     least = 0.9999 if precision == "float32" else 0.9
     assert cosines(np.load(file), expected)[[0, 2, 3]].min() > least
-    command = ("evaluate", "-m", tiny, "-r", "mean", recipe, "-d", pairs, "--json", "-")
-    scores = [
-        [result["metrics"]["spearman"]["all"] for result in json.loads(run(*command, *how).stdout)["results"]]
-        for how in (graph, ())
-    ]
-    if precision == "float32":
-        assert scores[0] == pytest.approx(scores[1])

@@ -33,7 +33,6 @@ def evaluate(
     json_file: opt.Json = None,
     report: opt.Report = None,
     batch_size: opt.BatchSize = 32,
-    engine: opt.Engine = "auto",
     precision: opt.Precision = "auto",
     run: opt.Run = opt.Run(),
 ) -> None:
@@ -66,7 +65,6 @@ def evaluate(
         json_file: Write the results with their provenance as JSON; - is standard output.
         report: Write a page (.html, .md) or a picture (.png).
         batch_size: Texts of about 64 tokens per batch.
-        engine: Engine; auto runs a model as it was saved (a transformer in torch), openvino and onnx compile a graph.
         precision: Number format of the computation; auto is float32 on CPUs, bfloat16 needs hardware support.
     """
     if files and report is None:
@@ -84,17 +82,15 @@ def evaluate(
         raise InputError("--fit needs a recipe to fit, but models as they are run none. Add one with --recipe.")
     named_columns = opt.parse_columns(columns)
     prepare_torch("essent evaluate")
-    from essent.engine.choice import EngineChoice
     from essent.selection.evaluation import default_recipes
     from essent.selection.evaluation import evaluate as run_evaluation
     from essent.selection.results import Evaluation
     from essent.tasks.catalogue import STS7
     from essent.tasks.locate import load_task
 
-    EngineChoice(engine, precision)  # wrong ones are refused before data are read
     tasks = [load_task(name, data_folder, columns=named_columns) for name in expand_groups(data) or STS7]
     fit_texts = None if fit is None else read_files(fit, named_columns.get("text", "text"))
-    settings: dict[str, Any] = {"engine": engine, "precision": precision, **run.options}
+    settings: dict[str, Any] = {"precision": precision, **run.options}
     settings["report"] = partial(_note_score, name_model=len(set(model)) > 1)
     runs = [run_evaluation(model, [], tasks, **settings)] if as_is else []
     settings |= {"fit_texts": fit_texts, "frequency_texts": fit_texts, "batch_size": batch_size}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,12 @@ from torch import nn
 from essent._core.arguments import ModelLike, check_size
 from essent._core.folders.contents import is_essent_folder, is_exported_folder
 from essent._core.hub import reach_model
-from essent._core.machine import AUTO
+from essent._core.machine import AUTO, precision_of
 from essent._core.texts import check_texts
 from essent.encoder.cache import PooledCache, digest_of_backbone, key_of
-from essent.encoder.encoder import Encoder, open_as_it_is
+from essent.encoder.encoder import open_as_it_is
 from essent.encoder.plan import Plan, chain_of, count_frames, pool_texts
-from essent.engine.choice import EngineChoice, choose
+from essent.engine.choice import choose
 from essent.engine.compiled import CompiledEncoder
 from essent.engine.files import load as load_exported
 from essent.errors import DataError, InputError
@@ -29,7 +29,6 @@ from essent.model.token_rows import is_static
 from essent.model.weights import move
 from essent.recipe.recipe import Recipe
 from essent.recipe.shaping.chain import Chain
-from essent.recipe.types import CorpusStats
 from essent.selection.program import cut_to, without_shaping
 from essent.selection.results import Evaluation
 from essent.tasks.base import Task, TaskLike, prompt_note
@@ -70,7 +69,6 @@ def evaluate(
     progress: bool = False,
     cache: str | Path | None = None,
     max_seq_length: int | None = None,
-    engine: str = AUTO,
     precision: str = AUTO,
     report: Callable[[str, Result], None] | None = None,
     **options: Any,
@@ -99,8 +97,7 @@ def evaluate(
             for this run only: a text that several tasks share is encoded once.
         max_seq_length: maximum number of tokens per text, template included; by default the model's own limit. The
             papers' clustering truncates at 64.
-        engine, precision: engine and precision of the model, see `essent.engine.EngineChoice`. Recipes share their
-            passes in torch; in openvino and onnx, each recipe has its own graph.
+        precision: of the passes: auto (float32 on a CPU), float32, or bfloat16 on hardware that supports it.
         report: called with (recipe text, result) after each result.
         options: SentenceTransformer's keyword arguments (device, revision …).
 
@@ -121,26 +118,26 @@ def evaluate(
         >>> results.compare("static", "mean").summary()
         'static is worse than mean by -42.04 [-56.48, -28.61], p ≤ 0.002.'
     """
-    choice = EngineChoice(engine, precision)
+    precision = precision_of(precision)
     for name, values in (("recipes", recipes), ("tasks", tasks)):
         is_table = any(hasattr(values, attribute) for attribute in ("score_vectors", "columns", "column_names"))
         if is_table or isinstance(values, (str, Path, Recipe)):
             raise InputError(f"{name} must be a list: use [{values!r:.60}] instead of a {type(values).__name__}.")
     parsed = list(dict.fromkeys(map(Recipe.parse, recipes)))
     loaded_tasks = _load_tasks(tasks, data, columns)
-    if not parsed and (fit_texts is not None or frequency_texts is not None):
-        raise InputError("fit_texts and frequency_texts are used by recipes only, but recipes is empty.")
-    engine_provenance = {name: chosen for name, chosen in asdict(choice).items() if chosen != AUTO}
+    if not parsed and not all(setting is None for setting in (fit_texts, frequency_texts, max_seq_length)):
+        raise InputError("fit_texts, frequency_texts and max_seq_length need recipes, but recipes is empty.")
+    chosen = {} if precision == AUTO else {"precision": precision}
     passes: dict[str, Any] = {"batch_size": batch_size, "progress": progress, "cache": cache}
     results = []
     for name, each in _named(model, options).items():
         if parsed:
-            bench = Bench(each, parsed, options=options, max_seq_length=max_seq_length, choice=choice, **passes)
+            bench = Bench(each, parsed, options=options, max_seq_length=max_seq_length, **chosen, **passes)
             scored = _score_recipes(bench, loaded_tasks, fit_texts, frequency_texts)
         else:
-            scored = _score_unchanged(_open_unchanged(each, options, max_seq_length, choice), loaded_tasks)
+            scored = _score_unchanged(_open_unchanged(each, options, precision), loaded_tasks)
         for result in scored:
-            results.append(result.with_provenance(model=name, **engine_provenance))
+            results.append(result.with_provenance(model=name, **chosen))
             if report is not None:
                 report(result.provenance["recipe"], results[-1])
     return Evaluation.of(results, loaded_tasks)
@@ -195,23 +192,17 @@ def _with_prompts(result: Result, task: Task, prompts: Mapping[str, str], defaul
     return replace(result, notes=(*result.notes, *prompt_note(task.prompts_for(prompts, default))))
 
 
-def _open_unchanged(model: ModelLike, options: dict[str, Any], max_seq_length: int | None, choice: EngineChoice) -> Any:
+def _open_unchanged(model: ModelLike, options: dict[str, Any], precision: str) -> Any:
     """Return a model, loaded if it is a name or a folder, as an encoder with its own recipe and fitted state."""
-    is_name = isinstance(model, (str, Path))
-    is_exported = is_name and is_exported_folder(str(model))
-    if max_seq_length is not None and (is_exported or not is_name):
-        raise InputError("max_seq_length needs the name or folder of a model that is not a graph.")
     encoder: Any = model
-    if is_name:
-        encoder = load_exported(str(model)) if is_exported else open_as_it_is(str(model), options)
-    if max_seq_length is not None:
-        encoder.max_seq_length = min(max_seq_length, encoder.max_seq_length or max_seq_length)
-    if choice.is_default:
+    if isinstance(model, (str, Path)):
+        name = str(model)
+        encoder = load_exported(name) if is_exported_folder(name) else open_as_it_is(name, options)
+    if precision == AUTO:
         return encoder
     if not isinstance(encoder, (SentenceTransformer, CompiledEncoder)):
-        name = type(encoder).__name__
-        raise InputError(f"A {name} has its own engine. Omit engine= and precision=, which need a torch model.")
-    return choose(encoder, choice.engine, choice.precision)
+        raise InputError(f"A {type(encoder).__name__} has its own precision. Omit precision=, which needs a model.")
+    return choose(encoder, precision=precision)
 
 
 def _load_tasks(tasks: Sequence[TaskLike], data: str | Path | None, columns: Mapping[str, str] | None) -> list[Task]:
@@ -262,7 +253,7 @@ class Bench:
 
     Args:
         recipes: recipes that differ in their shaping only also share the pooled vectors.
-        choice: engine and precision. A graph is made per recipe, and per task too if the recipe counts tokens.
+        precision: of the passes, checked.
     """
 
     def __init__(
@@ -275,19 +266,16 @@ class Bench:
         options: dict[str, Any],
         cache: str | Path | None = None,
         max_seq_length: int | None = None,
-        choice: EngineChoice | None = None,
+        precision: str = AUTO,
     ) -> None:
         check_size(batch_size, "batch_size")
         if max_seq_length is not None:
             check_size(max_seq_length, "max_seq_length")
         loaded = load(model, recipes, options)
-        self.model, self.options, self.graphs = model, options, dict[str, Any]()
-        self.choice = choice or EngineChoice()
         self.backbone, self.prompt = loaded.backbone, loaded.default_prompt
         self.prompts = dict(loaded.settings.get("prompts") or {})
         self.recipes = list(recipes)
-        if not self.choice.makes_graph:
-            self.backbone.compute_in(self.choice.precision)
+        self.backbone.compute_in(precision)
         self.plans = {recipe: Plan(recipe, self.backbone) for recipe in dict.fromkeys(map(without_shaping, recipes))}
         self._chains()  # raises an error for a step that the model cannot give its matrix
         cut_to(self.backbone, list(self.plans.values()))
@@ -297,8 +285,6 @@ class Bench:
         self.batch_size, self.progress = batch_size, progress
         self.cache = PooledCache(cache)
         self.digest = "" if cache is None else digest_of_backbone(self.backbone)
-        if self.choice.makes_graph:
-            self.digest += f" {self.choice.engine} {self.choice.graph_precision}"
 
     def _pooled(self, texts: Sequence[str], plans: Sequence[Plan], counted: Sequence[str]) -> dict[Recipe, np.ndarray]:
         """Return the vectors (N,K) before shaping by recipe, from the cache or from one pass per template."""
@@ -310,26 +296,10 @@ class Bench:
         ]
 
         def run(missing: list[str]) -> list[np.ndarray]:
-            if not self.choice.makes_graph:
-                return pool_texts(
-                    self.backbone, plans, missing, stats, batch_size=self.batch_size, progress=self.progress
-                )
-            graphs = list(map(self._graph, keys, plans, counts))  # before any of them encodes
-            settings: dict[str, Any] = {"prompt": "", "batch_size": self.batch_size, "show_progress_bar": self.progress}
-            return [graph.encode(missing, **settings) for graph in graphs]
+            return pool_texts(self.backbone, plans, missing, stats, batch_size=self.batch_size, progress=self.progress)
 
         vectors = self.cache.vectors(keys, [plan.width for plan in plans], texts, run)
         return dict(zip((plan.recipe for plan in plans), vectors, strict=True))
-
-    def _graph(self, key: str, plan: Plan, stats: CorpusStats | None) -> Any:
-        """Return the graph of a recipe with its token counts."""
-        if key not in self.graphs:
-            encoder = Encoder(self.model, plan.recipe, **self.options)
-            encoder.module.stats = stats
-            if plan.required.depth is not None:
-                encoder.max_seq_length = self.backbone.max_seq_length
-            self.graphs[key] = choose(encoder, self.choice.engine, self.choice.precision)
-        return self.graphs[key]
 
     def vectors(
         self,

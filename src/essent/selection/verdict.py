@@ -19,7 +19,6 @@ from dataclasses import replace
 import numpy as np
 
 from essent._core.arguments import ModelLike
-from essent.engine.choice import EngineChoice
 from essent.recipe.recipe import Recipe
 from essent.selection.evaluation import Bench
 from essent.selection.label_free import Teacher, mean_rank
@@ -221,7 +220,7 @@ def score_on_tests(
         batch_size=settings.batch_size,
         progress=settings.progress,
         options=settings.options,
-        choice=EngineChoice(precision=settings.precision),
+        precision=settings.precision,
     )
     checks = []
     for test in tests:

@@ -38,7 +38,6 @@ def evaluate(
     json_file: opt.Json = None,
     report: opt.Report = None,
     batch_size: opt.BatchSize = 32,
-    engine: opt.Engine = "auto",
     precision: opt.Precision = "auto",
     run: opt.Run = opt.Run(),
 ) -> None:
@@ -63,7 +62,6 @@ def evaluate(
         json_file: Also write the results with their provenance as JSON; - is standard output.
         report: Also write a page (.html, .md) or a picture (.png).
         batch_size: Texts of about 64 tokens per batch.
-        engine: Engine; auto runs a model as it was saved (a transformer in torch), openvino and onnx compile a graph.
         precision: Arithmetic; auto is float32 on CPUs, bfloat16 needs hardware support.
     """
     check_output(json_file, run.force)
@@ -81,7 +79,6 @@ def evaluate(
         recipe or [],
         [task],
         batch_size=batch_size,
-        engine=engine,
         precision=precision,
         progress=wants_progress(),
         **run.options,
