@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -354,8 +355,14 @@ def test_cross_validation_or_the_test_decides(shell: SentenceTransformer) -> Non
     assert "is better than mean by +" in alone.verdict
     assert confirmed.verdict.startswith(f"On the test (planted), {confirmed.best} is better than mean by +")
     assert (refuted.best, refuted.held_out[0].is_better) == (Recipe.parse("mean"), True)
-    assert "mean is retained: on planted" in refuted.verdict
-    assert "is worse" in refuted.verdict
+    assert f"mean is retained: {recipe} is not significantly better, -" in refuted.verdict
+    halves = [planted(shell, name, pairs=test_pairs[part::2]) for part, name in enumerate([recipe, "mean"])]
+    both = [replace(half, name=str(number)) for number, half in enumerate(halves)]
+    mean = search(shell, planted(shell, recipe), Space(named=(recipe,)), baselines=["mean"], test=both)
+    gains = [check.comparisons[0].difference for check in mean.checks]
+    assert f"On the test (0, 1), the baseline mean is retained: {recipe} is not significantly better" in mean.verdict
+    assert gains[0] > 0 > gains[1]
+    assert f" {np.mean(gains):+.2f} [" in mean.verdict
 
 
 # -- what the test has in common with the choice ----------------------------------------------------------------------

@@ -14,12 +14,11 @@ from sklearn.preprocessing import StandardScaler
 
 from essent.recipe.recipe import Recipe
 from essent.selection import verdict as rule
-from essent.selection.leaderboard import Check, Leaderboard, Trial, rank_trials
+from essent.selection.leaderboard import Leaderboard, Trial, rank_trials
 from essent.selection.verdict import (
     cross_validate,
     decide,
     decide_by_labels,
-    decide_by_tests,
 )
 from essent.tasks.comparison import Comparison, Scored, compare
 from essent.tasks.pairs import PairTask
@@ -120,14 +119,6 @@ def test_first_unbeaten_baseline_wins(
     assert (decision.kept, str(decision.leader)) == (kept, leader)
     assert str(decision.best) == kept or (kept is None and decision.best == decision.leader)
     assert decision.verdict.endswith(end)
-
-
-@pytest.mark.parametrize(("lows", "retained"), [((1.0, -0.5), None), ((-0.5, -1.0), "mean"), ((1.0, -3.0), "mean")])
-def test_decision_over_several_tests(lows: tuple[float, ...], retained: str | None) -> None:
-    checks = tuple(Check(f"sts{n}", 9, {}, (lead(low),)) for n, low in enumerate(lows))
-    decision = decide_by_tests(board(), checks)
-    assert (decision.kept, decision.checks) == (retained, checks)
-    assert ("on sts1 ditto:1-1 is worse: -2.00 [-3.00, -1.00]" in decision.verdict) == (lows[1] == -3.0)
 
 
 # -- without labels: the bound on the baseline's score, and the figures of measured cases -----------------------------

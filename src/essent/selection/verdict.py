@@ -1,8 +1,8 @@
 """From scores to a verdict: the recipe that a search recommends, and the certainty of the choice.
 
 By labels, the recipe ranked first is recommended if it is significantly better than the baselines, otherwise a baseline
-is. Cross-validation decides; with test data, the comparison on these data. Without labels, the recipe ranked first is
-recommended if labelled cases show that such a choice gains.
+is. Cross-validation decides; with test data, the comparison on these data, on average over several. Without labels, the
+recipe ranked first is recommended if labelled cases show that such a choice gains.
 
 `teacher` ranks for similarity. The recipe ranked first must lead each baseline significantly, and the baseline must not
 agree with the teachers already: its own score must be at most MAX_LEVEL.
@@ -204,7 +204,7 @@ def score_on_tests(
     score: str,
     fit_texts: Sequence[str],
 ) -> Leaderboard:
-    """Score the leader and the baselines on other tasks, which then decide whether a baseline is retained.
+    """Score the leader and the baselines on other tasks, whose mean then decides whether a baseline is retained.
 
     Args:
         score: score of the tasks that have it; others use their main score.
@@ -222,38 +222,22 @@ def score_on_tests(
         options=settings.options,
         precision=settings.precision,
     )
-    checks = []
+    checks, scored = [], []
     for test in tests:
         task = test.task
         evidence = [
             task.evidence(np.asarray(vectors, np.float64), range(len(vectors)))
             for _, vectors in bench.vectors(task, fit_texts, fit_texts)
         ]
-        test_score = score if score in task.score_names else task.score_names[0]
-        scored = Scored(task, test_score, names, np.stack(evidence))
-        means, ends = scored.scores().tolist(), map(interval, scored.draws(seed))
+        data_set = Scored(task, score if score in task.score_names else task.score_names[0], names, np.stack(evidence))
+        means, ends = data_set.scores().tolist(), map(interval, data_set.draws(seed))
         scores = {name: (mean, low, high) for name, mean, (low, high) in zip(names, means, ends, strict=True)}
-        comparisons = against([scored], str(board.leader), board.baselines, seed)
-        checks.append(Check(task.name, task.units, scores, comparisons, *test[1:], task.unit, test_score))
-    return decide_by_tests(board, tuple(checks))
-
-
-def decide_by_tests(board: Leaderboard, checks: tuple[Check, ...]) -> Leaderboard:
-    """Return the leaderboard with its checks, which decide between its leader and the baselines.
-
-    The leader must be significantly better on at least one test and significantly worse on none.
-    """
-    best, objections = [], []
-    for compared in zip(*(check.comparisons for check in checks), strict=True):
-        best.append(max(compared, key=lambda comparison: np.nan_to_num(comparison.low, nan=-np.inf)))
-        worse = [
-            f"on {check.task} {board.leader} is worse: {comparison.figures()}"
-            for check, comparison in zip(checks, compared, strict=True)
-            if comparison.is_worse
-        ]
-        objections.append("; ".join(worse))
+        comparisons = against([data_set], str(board.leader), board.baselines, seed)
+        checks.append(Check(task.name, task.units, scores, comparisons, *test[1:], task.unit, data_set.score))
+        scored.append(data_set)
     measurement = f"On the test ({', '.join(check.task for check in checks)})"
-    return replace(decide(board, best, measurement, objections), checks=checks)
+    board = decide(board, against(scored, str(board.leader), board.baselines, seed), measurement)
+    return replace(board, checks=tuple(checks))
 
 
 # -- without labels ----------------------------------------------------------------------------------------------------
