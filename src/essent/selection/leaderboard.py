@@ -59,8 +59,6 @@ class Check:
         scores: score ×100 with its interval, by recipe: the leader and the baselines.
         comparisons: the leader compared with each baseline.
         left_out: units that are also labelled in the search's data; they are excluded from `units`.
-        shared_texts: distinct texts of `units` that the search has read, without this label.
-        texts: distinct texts of `units`.
         unit: what is labelled, in the plural.
         score: name of the score.
 
@@ -77,18 +75,14 @@ class Check:
     scores: Mapping[str, tuple[float, float, float]]
     comparisons: tuple[Comparison, ...]
     left_out: int = 0
-    shared_texts: int = 0
-    texts: int = 0
     unit: str = "pairs"
     score: str = "spearman"
 
     def summary(self) -> str:
-        """Describe the test data and its overlap with the search's data."""
+        """Describe the test data, and the units that were excluded."""
         sentence = f"{self.task}, {self.score} of {self.units} {self.unit} that the recipes were not chosen on"
         if self.left_out:
             sentence += f"; {self.left_out} {self.unit} that are also in the search's data are excluded"
-        if self.shared_texts:
-            sentence += f"; {self.shared_texts} of the {self.texts} texts are in both"
         return f"{sentence}."
 
 

@@ -121,9 +121,8 @@ def search(
         raise InputError(NO_TABLE)
     if use is None and not criterion and not tasks and report is not None:
         report(UNKNOWN_USE)
-    texts = [text for data_set in data_sets for text in data_set.texts]
     labelled = [unit for data_set in data_sets for unit in data_set.labelled_items]
-    tests = held_out(test, folder, texts, labelled, columns)
+    tests = held_out(test, folder, labelled, columns)
     with run_passes(model, space, data_sets, baselines, settings) as run:
         board = make_board(run, top, seed)
     notes = [*board.notes, *(note for task in tasks for note in task.notes), *misfit(tasks, use)]

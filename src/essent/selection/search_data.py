@@ -6,9 +6,8 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -243,48 +242,33 @@ def read_data(
 # -- test data ---------------------------------------------------------------------------------------------------------
 
 
-class HeldOut(NamedTuple):
-    """A task without the units that a search chooses on; fields as in `essent.selection.Check`."""
-
-    task: LabeledTask
-    left_out: int
-    shared_texts: int
-    texts: int
-
-
 def held_out(
     tests: Sequence[LabeledTask | str],
     folder: str | Path | None,
-    texts: Sequence[str],
     labelled: Sequence[tuple[str, ...]],
     columns: Mapping[str, str] | None = None,
-) -> list[HeldOut]:
-    """Return the test tasks without the units that the choice has read.
+) -> list[tuple[LabeledTask, int]]:
+    """Return the test tasks without the units that the choice has read, and the number of these units.
 
     Two texts are equal if they differ in white space and case only; the order of a pair is ignored.
 
     Args:
-        texts: all texts that the search reads.
-        labelled: the texts of the units whose labels it reads.
+        labelled: the texts of the units whose labels the search reads.
 
     Raises:
         InputError: a task without other units.
     """
-    searched_texts, labelled_units = _normalized(texts), set(map(_normalized, labelled))
+    labelled_units = set(map(_normalized, labelled))
     remaining = []
     for test in tests:
         task = load_labelled(test, folder, columns=columns)
-        units = list(map(_normalized, task.items()))
-        is_labelled = np.array([unit in labelled_units for unit in units])
+        is_labelled = np.array([_normalized(unit) in labelled_units for unit in task.items()])
         if is_labelled.all():
             raise InputError(
                 f"The test {task.name!r} is not independent: all of its {task.units} {task.unit} are also in the "
                 f"data. Use other {task.unit} as the test."
             )
-        test_texts = frozenset().union(*compress(units, ~is_labelled))
-        unseen = task.without(is_labelled) if is_labelled.any() else task
-        shared = len(test_texts & searched_texts)
-        remaining.append(HeldOut(unseen, int(is_labelled.sum()), shared, len(test_texts)))
+        remaining.append((task.without(is_labelled) if is_labelled.any() else task, int(is_labelled.sum())))
     return remaining
 
 

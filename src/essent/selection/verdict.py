@@ -23,7 +23,7 @@ from essent.recipe.recipe import Recipe
 from essent.selection.evaluation import Bench
 from essent.selection.label_free import Teacher, mean_rank
 from essent.selection.leaderboard import Check, Leaderboard
-from essent.selection.search_data import HeldOut, SearchSettings
+from essent.selection.search_data import SearchSettings
 from essent.selection.topics import (
     CLASSES,
     CLUSTERS,
@@ -199,7 +199,7 @@ def decide(
 def score_on_tests(
     board: Leaderboard,
     model: ModelLike,
-    tests: Sequence[HeldOut],
+    tests: Sequence[tuple[LabeledTask, int]],
     settings: SearchSettings,
     score: str,
     fit_texts: Sequence[str],
@@ -207,6 +207,7 @@ def score_on_tests(
     """Score the leader and the baselines on other tasks, whose mean then decides whether a baseline is retained.
 
     Args:
+        tests: tasks, and the number of their units that were excluded.
         score: score of the tasks that have it; others use their main score.
         fit_texts: texts that recipes are fitted on, those of the search: the scores are then those of saved encoders.
     """
@@ -223,8 +224,7 @@ def score_on_tests(
         precision=settings.precision,
     )
     checks, scored = [], []
-    for test in tests:
-        task = test.task
+    for task, left_out in tests:
         evidence = [
             task.evidence(np.asarray(vectors, np.float64), range(len(vectors)))
             for _, vectors in bench.vectors(task, fit_texts, fit_texts)
@@ -233,7 +233,7 @@ def score_on_tests(
         means, ends = data_set.scores().tolist(), map(interval, data_set.draws(seed))
         scores = {name: (mean, low, high) for name, mean, (low, high) in zip(names, means, ends, strict=True)}
         comparisons = against([data_set], str(board.leader), board.baselines, seed)
-        checks.append(Check(task.name, task.units, scores, comparisons, *test[1:], task.unit, data_set.score))
+        checks.append(Check(task.name, task.units, scores, comparisons, left_out, task.unit, data_set.score))
         scored.append(data_set)
     measurement = f"On the test ({', '.join(check.task for check in checks)})"
     board = decide(board, against(scored, str(board.leader), board.baselines, seed), measurement)
