@@ -243,8 +243,6 @@ def test_pairs_in_memory_and_options_of_the_model(shell: SentenceTransformer) ->
         ({"use": "topics"}, UnknownNameError, "Unknown use 'topics'"),
         ({"data": labels(), "criterion": "spearman"}, InputError, r"The scores of l \(classification\): acc"),
         ({"data": labels(), "criterion": "acuracy"}, UnknownNameError, r"'acuracy'\. Did you mean 'accuracy'"),
-        ({"data": [TASK, labels()], "weights": [1]}, InputError, "1 weights for 2 data sets"),
-        ({"data": [TASK, labels()], "weights": [1, 0]}, InputError, "must be positive"),
         ({"data": [TASK, TASK]}, InputError, "have the same name"),
         ({"data": [TASK, labels()], "criterion": "teacher"}, InputError, "ranks recipes on one data set only"),
         ({"data": ["one text", "one text"]}, InputError, "all texts are equal"),

@@ -28,7 +28,7 @@ from essent.selection.space import Grid, Space
 from essent.static.table import rank_agreement
 from essent.tasks.base import LabeledTask, unit_rows
 from essent.tasks.columns import NO_TABLE
-from essent.tasks.comparison import Scored, draws_of, interval, mean_of_data_sets
+from essent.tasks.comparison import Scored, draws_of, interval
 from essent.tasks.examples import Pair
 from essent.tasks.locate import load_labelled
 from essent.tasks.pairs import PairTask
@@ -233,7 +233,7 @@ class Metric:
         """Return an encoder's score ×100 by the labels or the criterion, or on the tests, which no choice reads."""
         if test or self.by_labels:
             data_sets = self._scored(name, test)
-            return float(mean_of_data_sets(data_sets, [data_set.scores() for data_set in data_sets])[0])
+            return float(np.mean([data_set.scores()[0] for data_set in data_sets]))
         if self.by_agreement:
             return self.agreement(self.own, name)
         return float(100 * self._fitted_teacher().scores(self.evidence[f"{name}/pairs"][None])[0])

@@ -54,7 +54,6 @@ def search(
     *,
     use: str | None = None,
     criterion: str | Sequence[str] = (),
-    weights: Sequence[float] = (),
     test: Sequence[LabeledTask | str] = (),
     folder: str | Path | None = None,
     columns: Mapping[str, str] | None = None,
@@ -83,7 +82,6 @@ def search(
             without labels "teacher" (similarity), "teacher:FILE" with a file of running text, or "topics" (clusters).
             Of several, the first ranks, and all are shown. By default the main score of the data; without labels the
             criterion of the use.
-        weights: one weight per data set for the mean of the ranks; by default all are equal.
         test: tasks on which the leader is compared with the baselines, fitted on `data` as they are saved; the choice
             does not read them.
         folder: local data for task names, as in `essent.tasks.load_task`.
@@ -115,7 +113,7 @@ def search(
     check_size(top, "top")
     settings = _check_settings(search, memory, batch_size, seed, precision, progress, work, report, options)
     space = find_space(space)
-    data_sets = _data_sets(data, folder, columns, criterion, weights, seed, check_use(use))
+    data_sets = _data_sets(data, folder, columns, criterion, seed, check_use(use))
     tasks = [data_set.task for data_set in data_sets if data_set.task is not None]
     if columns and not test and not tasks:
         raise InputError(NO_TABLE)
@@ -233,7 +231,6 @@ def _data_sets(
     folder: str | Path | None,
     columns: Mapping[str, str] | None,
     criterion: str | Sequence[str],
-    weights: Sequence[float],
     seed: int,
     use: str,
 ) -> list[SearchData]:
@@ -241,14 +238,7 @@ def _data_sets(
     sources: Sequence[Any] = data if isinstance(data, (list, tuple)) and data else [data]
     if not all(isinstance(row, Path) or hasattr(row, "score_vectors") for row in sources):
         sources = [data]
-    if len(weights) not in (0, len(sources)):
-        raise InputError(f"{len(weights)} weights for {len(sources)} data sets. Give one weight per data set, or none.")
-    if not all(weight > 0 for weight in weights):
-        raise InputError(f"The weights of data sets must be positive, not {list(weights)!r}.")
-    data_sets = [
-        SearchData.of(source, folder, criterion, seed, float(weight), use, columns)
-        for source, weight in zip(sources, weights or [1.0] * len(sources), strict=True)
-    ]
+    data_sets = [SearchData.of(source, folder, criterion, seed, use, columns) for source in sources]
     names = [data_set.name for data_set in data_sets]
     if len(set(names)) < len(names):
         raise InputError(f"Two of the data sets {', '.join(names)} have the same name. Rename a file, or remove one.")
@@ -340,14 +330,14 @@ def make_board(run: Passes, top: int, seed: int) -> Leaderboard:
     names, count, baselines = list(map(str, run.recipes)), len(run.recipes), tuple(run.baselines)
     data, rows, teacher = run.sweeps[0].data, run.sweeps[0].store.rows, run.sweeps[0].data.teacher
     scored = [
-        Scored(task, score, names, sweep.store.rows[:count, sweep.data.evidence], sweep.data.weight)
+        Scored(task, score, names, sweep.store.rows[:count, sweep.data.evidence])
         for sweep in run.sweeps
         if (task := sweep.data.task) is not None and (score := sweep.data.score) is not None
     ]
     scores: dict[str, np.ndarray] = {}
     if len(run.sweeps) > 1:
         by_name = {data_set.task.name: data_set.scores() for data_set in scored}
-        scores = {RANKS: mean_ranks(scored, list(by_name.values())), **by_name}
+        scores = {RANKS: mean_ranks(list(by_name.values())), **by_name}
     if teacher is not None:
         position = {recipe: number for number, recipe in enumerate(run.sweeps[0].program.recipes)}
         teacher = teacher.with_reference(rows[[position[recipe] for recipe in run.reference]][:, data.extra])

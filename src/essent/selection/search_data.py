@@ -65,7 +65,6 @@ class SearchData:
         criteria: scores of the task, or the criterion without labels; the first ranks.
         extra_pairs: pairs of texts that are compared in addition to the task's own.
         teacher, topics: the criterion without labels, which reads `extra_pairs`; None if it is not used.
-        weight: of this data set among several.
         use: what vectors are for; decides without labels only.
     """
 
@@ -76,7 +75,6 @@ class SearchData:
     extra_pairs: tuple[tuple[str, str], ...] = ()
     teacher: Teacher | None = None
     topics: Topics | None = None
-    weight: float = 1.0
     use: str = SIMILARITY
 
     @classmethod
@@ -86,7 +84,6 @@ class SearchData:
         folder: str | Path | None,
         criterion: str | Sequence[str],
         seed: int,
-        weight: float = 1.0,
         use: str = SIMILARITY,
         columns: Mapping[str, str] | None = None,
     ) -> SearchData:
@@ -111,9 +108,9 @@ class SearchData:
             raise InputError(f"The criteria {' and '.join(label_free)} both read no labels. Use one.")
         if label_free == [TOPICS]:
             topics = Topics.of(texts, seed)
-            return cls(name, task, tuple(texts), criteria, topics.halves, None, topics, weight, use)
+            return cls(name, task, tuple(texts), criteria, topics.halves, None, topics, use)
         teacher = Teacher.of(texts, pairs, seed, label_free[0].partition(":")[2]) if label_free else None
-        return cls(name, task, tuple(texts), criteria, teacher.pairs if teacher else (), teacher, None, weight, use)
+        return cls(name, task, tuple(texts), criteria, teacher.pairs if teacher else (), teacher, None, use)
 
     @property
     def score(self) -> str | None:

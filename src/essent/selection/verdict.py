@@ -43,7 +43,6 @@ from essent.tasks.comparison import (
     bootstrap,
     draws_of,
     interval,
-    mean_of_data_sets,
     scores_of_parts,
     units_of,
 )
@@ -126,7 +125,7 @@ def cross_validate(scored: Sequence[Scored], baselines: Sequence[str], seed: int
             drawn.append(
                 bootstrap(task, evidence, data_set.score, seed=seed + number + index, among=np.flatnonzero(unit))
             )
-        score, draw = mean_of_data_sets(scored, measured), mean_of_data_sets(scored, drawn)
+        score, draw = np.mean(measured, axis=0), np.mean(drawn, axis=0)
         differences.append(score[0] - score[1:])
         draws.append(draw[0] - draw[1:])
     spreads = np.mean(np.reshape(draws, (REPEATS, count, len(baselines), -1)), axis=1)  # (repeats,baselines,draws)
@@ -139,13 +138,13 @@ def cross_validate(scored: Sequence[Scored], baselines: Sequence[str], seed: int
 
 def best_of(scored: Sequence[Scored], scores: Sequence[np.ndarray]) -> int:
     """Return the index of the recipe with the best score, or with the best mean rank on several data sets."""
-    ranking = scored[0].ranking(scores[0]) if len(scored) == 1 else mean_ranks(scored, scores)
+    ranking = scored[0].ranking(scores[0]) if len(scored) == 1 else mean_ranks(scores)
     return int(np.argmax(np.nan_to_num(ranking, nan=-np.inf)))
 
 
-def mean_ranks(scored: Sequence[Scored], scores: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the weighted mean over data sets of each recipe's rank (R,): 1 for a recipe that is the best on all."""
-    return mean_of_data_sets(scored, [mean_rank([values]) for values in scores])
+def mean_ranks(scores: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the mean over data sets of each recipe's rank (R,): 1 for a recipe that is the best on all."""
+    return np.asarray(np.mean([mean_rank([values]) for values in scores], axis=0))
 
 
 def folds_of(task: LabeledTask, seed: int) -> np.ndarray:
