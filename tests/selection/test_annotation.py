@@ -73,7 +73,7 @@ def test_chosen_pairs_come_from_the_data(shell: Any, annotation: Annotation) -> 
     ):
         with pytest.raises(InputError, match=message):
             annotate(shell, data, "weights", count=count)
-    with pytest.raises(InputError, match="annotate has no argument 'criterion'"):
+    with pytest.raises(InputError, match="Unknown option 'criterion'"):
         annotate(shell, TEXTS, "weights", criterion=None)
 
 

@@ -5,7 +5,6 @@ recipes of a space ─ passes, shaping, evidence (sweep) ─ scores, leaderboard
 
 from __future__ import annotations
 
-import inspect
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,12 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from sentence_transformers import SentenceTransformer
 
 from essent._core import machine
 from essent._core.arguments import ModelLike, check_size
 from essent._core.machine import AUTO
-from essent._core.registry import did_you_mean
 from essent.encoder.cache import digest_of_backbone
 from essent.errors import InputError
 from essent.model.loading import load, read_capabilities
@@ -111,7 +108,7 @@ def search(
     """
     started = machine.elapsed()
     check_size(top, "top")
-    settings = _check_settings(search, memory, batch_size, seed, precision, progress, work, report, options)
+    settings = SearchSettings(memory, batch_size, seed, precision, progress, work, report, options)
     space = find_space(space)
     data_sets = _data_sets(data, folder, columns, criterion, seed, check_use(use))
     tasks = [data_set.task for data_set in data_sets if data_set.task is not None]
@@ -198,7 +195,7 @@ def annotate(
         4
     """
     check_size(count, "count")
-    settings = _check_settings(annotate, memory, batch_size, seed, precision, progress, work, report, options)
+    settings = SearchSettings(memory, batch_size, seed, precision, progress, work, report, options)
     space = find_space(space)
     name, task, texts, pairs = read_data(data, None)
     if task is not None:
@@ -211,19 +208,6 @@ def annotate(
     indices, reasons = choose_pairs(cosines, count, np.random.default_rng(seed))
     chosen = tuple(candidates[distinct[index]] for index in indices)
     return Annotation(chosen, tuple(reasons), tuple(pairs or texts))
-
-
-def _check_settings(function: Callable[..., Any], *settings: Any) -> SearchSettings:
-    """Return checked settings.
-
-    Raises:
-        InputError: a setting out of its range, or an argument of neither the function nor SentenceTransformer.
-    """
-    checked = SearchSettings(*settings)
-    names = [*inspect.signature(function).parameters, *inspect.signature(SentenceTransformer.__init__).parameters]
-    if unknown := [name for name in checked.options if name not in names]:
-        raise InputError(f"{function.__name__} has no argument {unknown[0]!r}. {did_you_mean(unknown[0], names)}")
-    return checked
 
 
 def _data_sets(

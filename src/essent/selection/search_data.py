@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from essent._core.arguments import check_size
+from essent._core.arguments import check_options, check_size
 from essent._core.machine import AUTO, precision_of
 from essent._core.registry import did_you_mean
 from essent._core.texts import check_texts
@@ -33,7 +33,7 @@ class SearchSettings:
     """Settings of the passes, as in `essent.search`.
 
     Raises:
-        InputError: a setting out of its range.
+        InputError: a setting out of its range, or an unknown option.
     """
 
     memory: float = 0.5
@@ -49,7 +49,7 @@ class SearchSettings:
         if not self.memory > 0:
             raise InputError(f"memory={self.memory!r}: must be a positive number of GiB.")
         self.batch_size, self.seed = check_size(self.batch_size, "batch_size"), check_size(self.seed, "seed", 0)
-        self.precision = precision_of(self.precision)
+        self.precision, self.options = precision_of(self.precision), check_options(self.options)
 
 
 @dataclass(frozen=True, eq=False)
