@@ -121,7 +121,7 @@ def search(
         space: Search space: auto (full, or decoder for a causal language model), heads, layers, weights, shaping, full,
             decoder, or a .yaml file of grids.
         ask: Select this number of pairs of --texts to annotate by hand: those on which the recipes disagree most.
-        ask_file: A .csv or .jsonl file for --ask: the first run writes the pairs; fill in the scores and run the same
+        ask_file: A .csv file for --ask: the first run writes the pairs; fill in the scores and run the same
             command again. Default: annotate in the terminal, and save the answers in ask.csv.
         report: Write a page (.html, .md) or a picture (.png): heads × layers, scores by layer, the first rows.
     """
@@ -135,7 +135,7 @@ def search(
     options.check_outputs()
     check_report(report, options.force)
     prepare_torch("essent search")
-    from essent.selection.annotation import read_annotated
+    from essent.selection.annotation import read_annotated, write_pairs
     from essent.selection.run import annotate
     from essent.selection.run import search as run_search
     from essent.selection.space import find_space
@@ -146,10 +146,11 @@ def search(
     if ask is not None:
         ask_work, work = (None, None) if work is None else (work / "ask", work / "search")
         file, in_terminal = ask_file or ASK_FILE, ask_file is None and sys.stdin.isatty()
-        check_output(file, True, (".csv", ".jsonl"))
+        check_output(file, True, (".csv",))
         if not file.exists():
             passes = {**options.passes, **options.options}
-            annotate(model, inputs, space, count=ask, work=ask_work, **passes).write(file)
+            pairs = annotate(model, inputs, space, count=ask, work=ask_work, **passes)
+            write_pairs(file, [(*pair, None) for pair in pairs])
             if not in_terminal:
                 show_note(
                     f"Wrote {ask} pairs to {file}. Fill in the column score, for example from 0 (unrelated) to 5 (the "

@@ -23,7 +23,7 @@ from essent.model.loading import load, read_capabilities
 from essent.model.template import with_room
 from essent.model.weights import move
 from essent.recipe.recipe import Recipe
-from essent.selection.annotation import PRIOR, AnnotatedPairs, Annotation, choose_pairs, distinct_pairs
+from essent.selection.annotation import PRIOR, AnnotatedPairs, choose_pairs, distinct_pairs
 from essent.selection.evaluation import model_name
 from essent.selection.label_free import TEACHER, candidate_pairs
 from essent.selection.leaderboard import Leaderboard, Trial, rank_trials
@@ -172,8 +172,10 @@ def annotate(
     progress: bool = False,
     report: Callable[[str], None] | None = None,
     **options: Any,
-) -> Annotation:
+) -> list[tuple[str, str]]:
     """Select the pairs whose labels best tell the recipes of a space apart, from one forward pass per template.
+
+    They are in random order, so that any first part is a sample. `read_annotated` reads a file of them with scores.
 
     Args:
         model, space, baselines, seed, memory, batch_size, precision, work, progress, report, options: as in `search`.
@@ -189,9 +191,8 @@ def annotate(
         >>> from pathlib import Path
         >>> from essent.selection import annotate
         >>> texts = Path("texts.txt").read_text(encoding="utf-8").splitlines()
-        >>> annotation = annotate("sentence-transformers/all-MiniLM-L6-v2", texts, "weights", count=4)
-        >>> annotation.write("to-annotate.csv")  # read_annotated reads it after you filled in the column score
-        >>> len(annotation.pairs)
+        >>> pairs = annotate("sentence-transformers/all-MiniLM-L6-v2", texts, "weights", count=4)
+        >>> len(pairs)
         4
     """
     check_size(count, "count")
@@ -205,9 +206,7 @@ def annotate(
     data_set = SearchData(name, None, tuple(texts), (), tuple(candidates))
     with run_passes(model, space, [data_set], baselines, settings) as run:
         cosines = np.array(run.sweeps[0].store.rows[: len(run.recipes)])[:, distinct]
-    indices, reasons = choose_pairs(cosines, count, np.random.default_rng(seed))
-    chosen = tuple(candidates[distinct[index]] for index in indices)
-    return Annotation(chosen, tuple(reasons), tuple(pairs or texts))
+    return [candidates[index] for index in distinct[choose_pairs(cosines, count, np.random.default_rng(seed))]]
 
 
 def _data_sets(
