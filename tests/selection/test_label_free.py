@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from command_line import write_rows
-from essent.errors import DataError, InputError
+from essent.errors import InputError
 from essent.selection.label_free import (
     JUDGES,
     Teacher,
@@ -180,17 +178,7 @@ def test_neighbours_are_positive() -> None:
         make(["a b", "c d"] * 20, rng)
 
 
-def test_running_text_comes_from_a_file_or_from_texts_of_several_sentences(tmp_path: Path) -> None:
-    texts, elsewhere = topic_texts(120, sentences=4), topic_texts(30, seed=9)
-    lines, rows, bad = (str(tmp_path / name) for name in ("corpus.txt", "corpus.jsonl", "bad.jsonl"))
-    Path(lines).write_text("\n".join(texts), encoding="utf-8")
-    write_rows(Path(rows), ({"text": text} for text in texts))
-    assert "halves, perturbed, length; with running text" in Teacher.of(elsewhere, [], 0).note
-    from_file, from_texts = Teacher.of(elsewhere, [], 0, rows), Teacher.of(texts, [], 0)
-    assert from_file.pairs == Teacher.of(elsewhere, [], 0, lines).pairs
-    assert from_file.note == from_texts.note == "The teachers were selected by neighbours, length."
-    assert from_file.pairs[:100] == from_texts.pairs[:100]
-    Path(bad).write_text('{"sentence": "a"}', encoding="utf-8")
-    for path, message in ((bad, "column 'text'"), (str(tmp_path / "none.txt"), "does not exist")):
-        with pytest.raises(DataError, match=message):
-            Teacher.of(elsewhere, [], 0, path)
+def test_texts_of_several_sentences_are_running_text() -> None:
+    assert "halves, perturbed, length; with running text" in Teacher.of(topic_texts(30, seed=9), [], 0).note
+    teacher = Teacher.of(topic_texts(120, sentences=4), [], 0)
+    assert teacher.note == "The teachers were selected by neighbours, length."

@@ -237,8 +237,6 @@ def test_pairs_in_memory_and_options_of_the_model(shell: SentenceTransformer) ->
         ({"precision": "float16"}, InputError, "allowed: auto, float32, bfloat16"),
         ({"data": ["a text", "another"], "criterion": "spearman"}, InputError, r"needs labels.*2 texts\) has none"),
         ({"criterion": "taecher"}, UnknownNameError, "Did you mean 'teacher'"),
-        ({"criterion": "teacher:"}, InputError, "file of running text after ':' is missing"),
-        ({"criterion": ["teacher", "teacher:a.txt"]}, InputError, "both read no labels"),
         ({"criterion": ["teacher", "topics"]}, InputError, "both read no labels"),
         ({"use": "topics"}, UnknownNameError, "Unknown use 'topics'"),
         ({"data": labels(), "criterion": "spearman"}, InputError, r"The scores of l \(classification\): acc"),

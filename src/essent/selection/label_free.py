@@ -18,7 +18,6 @@ from scipy.stats import mannwhitneyu, rankdata
 from essent._core.texts import distinct_texts
 from essent.errors import InputError
 from essent.tasks.comparison import RESAMPLES
-from essent.tasks.data import read_texts
 
 TEACHER = "teacher"
 TEACHER_SHARE = 0.1  # share of the reference recipes that are teachers; at least five, but at most half of them
@@ -57,25 +56,19 @@ class Teacher:
     target: np.ndarray | None = None
 
     @classmethod
-    def of(cls, texts: Sequence[str], pairs: Sequence[tuple[str, str]], seed: int, running_text: str = "") -> Teacher:
+    def of(cls, texts: Sequence[str], pairs: Sequence[tuple[str, str]], seed: int) -> Teacher:
         """Create the criterion and its pairs.
 
         Args:
             texts: unlabelled texts in their order; duplicates and empty texts are ignored.
             pairs: unlabelled pairs of these texts; may be empty.
-            running_text: a file, one text per line or in the column "text". Without it, sentences within the texts are
-                used if there are enough of them.
 
         Raises:
             InputError: too few texts.
-            DataError: the file cannot be read.
         """
-        neighbours = read_texts(running_text, "text") if running_text else texts
-        has_running_text = bool(running_text) or len(neighbouring_sentences(texts)) >= MIN_NEIGHBOURS
+        has_running_text = len(neighbouring_sentences(texts)) >= MIN_NEIGHBOURS
         judges = ("neighbours", "length") if has_running_text else ("halves", "perturbed", "length")
-        pairs_and_gold = [
-            JUDGES[name](neighbours if name == "neighbours" else texts, np.random.default_rng(seed)) for name in judges
-        ]
+        pairs_and_gold = [JUDGES[name](texts, np.random.default_rng(seed)) for name in judges]
         ranked_pairs = candidate_pairs(texts, pairs, seed)
         pairs_and_gold.append((ranked_pairs, _lexical_cosines(texts, ranked_pairs)))
         all_pairs, gold = zip(*pairs_and_gold, strict=True)

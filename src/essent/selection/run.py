@@ -76,9 +76,8 @@ def search(
         space: "auto", "heads", "layers", "weights", "shaping", "full", "decoder", a YAML file of grids, or a Space.
         use: what the vectors are for, if there are no labels: similarity (the default), clusters, classes, retrieval.
         criterion: the score that ranks: a score of the data ("spearman", "accuracy", "f1_macro", "ndcg@10" …), or
-            without labels "teacher" (similarity), "teacher:FILE" with a file of running text, or "topics" (clusters).
-            Of several, the first ranks, and all are shown. By default the main score of the data; without labels the
-            criterion of the use.
+            without labels "teacher" (similarity) or "topics" (clusters). Of several, the first ranks, and all are
+            shown. By default the main score of the data; without labels the criterion of the use.
         test: tasks on which the leader is compared with the baselines, fitted on `data` as they are saved; the choice
             does not read them.
         folder: local data for task names, as in `essent.tasks.load_task`.

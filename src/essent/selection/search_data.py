@@ -109,7 +109,7 @@ class SearchData:
         if label_free == [TOPICS]:
             topics = Topics.of(texts, seed)
             return cls(name, task, tuple(texts), criteria, topics.halves, None, topics, use)
-        teacher = Teacher.of(texts, pairs, seed, label_free[0].partition(":")[2]) if label_free else None
+        teacher = Teacher.of(texts, pairs, seed) if label_free else None
         return cls(name, task, tuple(texts), criteria, teacher.pairs if teacher else (), teacher, None, use)
 
     @property
@@ -189,8 +189,6 @@ class SearchData:
 
 def _check_criterion(spec: str, name: str, task: LabeledTask | None) -> None:
     """Raise an error unless a criterion is the one without labels or a score of the task."""
-    if spec.startswith(f"{TEACHER}:") and not spec.partition(":")[2].strip():
-        raise InputError(f"{spec!r}: the file of running text after ':' is missing. Add it, or use {TEACHER!r} alone.")
     names = () if task is None else task.score_names
     if is_label_free(spec) or spec in names:
         return
@@ -200,7 +198,7 @@ def _check_criterion(spec: str, name: str, task: LabeledTask | None) -> None:
         allowed = f"The scores of {name} ({task.kind}): {', '.join(names)}."
     if spec in SCORE_NAMES:
         raise InputError(f"The criterion {spec!r} needs labels{'' if task is None else ' of another kind'}. {allowed}")
-    hint = did_you_mean(spec.partition(":")[0], [*names, TEACHER, TOPICS])
+    hint = did_you_mean(spec, [*names, TEACHER, TOPICS])
     raise UnknownNameError(f"Unknown criterion {spec!r}. {hint} {allowed}")
 
 

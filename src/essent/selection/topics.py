@@ -205,8 +205,8 @@ CRITERIA = {SIMILARITY: TEACHER, CLUSTERS: TOPICS, CLASSES: TOPICS, RETRIEVAL: T
 
 
 def is_label_free(criterion: str) -> bool:
-    """Return whether a criterion reads no labels, as "topics", "teacher" and "teacher:corpus.txt" do."""
-    return criterion == TOPICS or criterion.partition(":")[0] == TEACHER
+    """Return whether a criterion reads no labels."""
+    return criterion in (TEACHER, TOPICS)
 
 
 def check_use(use: str | None) -> str:
