@@ -205,14 +205,14 @@ def test_encoders_give_the_scores_of_the_search(shell: SentenceTransformer, monk
     monkeypatch.setattr(shell, "prompts", {"query": "the cat of the "})
     monkeypatch.setattr(shell, "default_prompt_name", "query")
     board = search(shell, TASK, "shaping")
-    for encoder, recipe in ((board.encoder(), board.best), (board.encoder(anyway=True), board.leader)):
+    for encoder, recipe in ((board.encoder(), board.best), (replace(board, kept=None).encoder(), board.leader)):
         assert encoder.recipe == recipe
         alone = Watched.of(TASK)
         alone.run(encoder)
         assert board.find(recipe).scores["spearman"] == alone.expected(recipe)
     assert without != alone.expected(board.leader)  # the default prompt is searched with
     assert board.leader == board.trials[0].recipe != board.best
-    assert encoder.chosen[-1] == f"`{board.leader}` was used nevertheless, as requested."
+    assert encoder.chosen[-1] == board.verdict
 
 
 def test_pairs_in_memory_and_options_of_the_model(shell: SentenceTransformer) -> None:

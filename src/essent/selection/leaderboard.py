@@ -173,11 +173,8 @@ class Leaderboard(TextDisplay):
                 return trial
         raise InputError(f"The recipe {str(parsed)!r} was not in the search.")
 
-    def encoder(self, *, anyway: bool = False) -> Encoder:
+    def encoder(self) -> Encoder:
         """Return `best` as an Encoder on the search's model, fitted on the search's texts.
-
-        Args:
-            anyway: return the leader even if it is not significantly better than the baselines.
 
         Raises:
             InputError: the leaderboard is not the result of a search, or no recipe has a score.
@@ -185,16 +182,11 @@ class Leaderboard(TextDisplay):
         if self._source is None:
             raise InputError("This leaderboard has no model: search did not return it. Use Encoder(model, board.best).")
         model, texts, options = self._source
-        encoder = Encoder(model, self.leader if anyway else self.best, **options).fit(texts)
+        encoder = Encoder(model, self.best, **options).fit(texts)
         origin = self.provenance
         searched = ", ".join(f"{name} {origin[name]}" for name in ("space", "data", "seed") if name in origin)
-        chosen = [  # for the model card; without times
-            f"`essent search` ({searched}): {len(self.trials):,} recipes, ranked by `{self.criterion}` from "
-            f"{len(texts):,} texts.",
-            self.verdict,
-            f"`{self.leader}` was used nevertheless, as requested." if anyway and self.kept is not None else "",
-        ]
-        encoder.chosen = tuple(filter(None, chosen))
+        ranked = f"{len(self.trials):,} recipes, ranked by `{self.criterion}` from {len(texts):,} texts."
+        encoder.chosen = (f"`essent search` ({searched}): {ranked}", self.verdict)  # for the model card
         return encoder
 
     # -- views ------------------------------------------------------------------------------------------------------
