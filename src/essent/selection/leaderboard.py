@@ -128,12 +128,8 @@ class Leaderboard(TextDisplay):
     _source: tuple[Any, tuple[str, ...], dict[str, Any]] | None = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
-        text = f"Leaderboard({len(self.trials)} recipe{'s' * (len(self.trials) != 1)} by {self.criterion!r}"
-        if not self.is_scored:
-            return f"{text}, none with a score)"
-        best = str(self.best)
-        scores = [f" {_score_text(t.scores[self.criterion])}" for t in self.trials if str(t.recipe) == best]
-        return f"{text}, best {best!r}{''.join(scores)})"
+        best = f"best {self._best_name!r}" if self.is_scored else "none with a score"
+        return f"Leaderboard({len(self.trials)} recipes by {self.criterion!r}, {best})"
 
     @property
     def leader(self) -> Recipe:
@@ -287,16 +283,12 @@ class Leaderboard(TextDisplay):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; NaN becomes None."""
-        trials = [
-            {"recipe": str(t.recipe), "digest": t.recipe.digest(), "scores": t.scores, "interval": t.interval}
-            for t in self.trials
-        ]
+        trials = [{"recipe": str(t.recipe), "scores": t.scores, "interval": t.interval} for t in self.trials]
         values = {
             "format": FORMAT,
             "criterion": self.criterion,
             "trials": trials,
             "baselines": self.baselines,
-            "winner": str(self.leader) if self.is_scored else None,
             "best": self._best_name or None,
             "verdict": self.verdict,
             **{name: list(map(asdict, getattr(self, name))) for name in ("held_out", "comparisons", "checks")},
