@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from scipy.stats import rankdata
 from sentence_transformers import SentenceTransformer
 
 from essent import Encoder
-from essent.errors import InputError
 from essent.recipe.recipe import Recipe
 from essent.selection.evaluation import evaluate
 from essent.selection.run import search
@@ -168,10 +166,3 @@ def test_parallel_evidence_fits_the_memory(shell: SentenceTransformer, monkeypat
         task = Watched(base.name, base.queries, base.corpus, base.relevant, awaited=most)
         search(shell, task, SPACE, memory=memory)
         assert max(task.together) == most
-
-
-def test_the_disk_must_have_room(shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
-    with pytest.raises(InputError, match=r"need 0\.\d+ GiB .* free"):
-        search(shell, labels(), SPACE)
-    assert search(shell, duplicates(), Space(named=("mean",))).find(Recipe.parse("mean")).scores

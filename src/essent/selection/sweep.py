@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
@@ -29,7 +28,7 @@ from essent._core.display import text_progress
 from essent._core.machine import cores
 from essent._core.texts import require_finite
 from essent.encoder.plan import chain_of
-from essent.errors import DataError, InputError, NoSpreadError
+from essent.errors import DataError, NoSpreadError
 from essent.recipe.shaping.affine import AffineShaper, Moments
 from essent.recipe.tokens import batches, count_tokens, framed_ids, pad, portions
 from essent.recipe.types import CorpusStats
@@ -117,8 +116,6 @@ class Sweep:
                 self.row_counts.append(len(stored_texts))
                 self.rows_of.append(np.unique(stored_texts, return_index=True)[1])
                 units = [f"pass {number} portion {index}" for index in range(len(parts))]
-                if not all(map(self.store.done, units)):
-                    self._check_disk(number)
                 start = 0
                 for unit, part in zip(units, parts, strict=True):
                     if not self.store.done(unit):
@@ -133,23 +130,6 @@ class Sweep:
         ids_of: Any = sequences.__getitem__  # by the position of the text
         rows = self.pairs.fit.tolist()
         return count_tokens(lambda part: list(map(ids_of, part)), rows, len(self.backbone.vocabulary))
-
-    def _check_disk(self, number: int) -> None:
-        """Check that the vectors of a pass fit on the disk before it runs for hours.
-
-        Raises:
-            InputError: too little space; names the required and the free space.
-        """
-        folder = self.store.folder
-        stored = [key for key in self.columns_to_store if key[0] == number]
-        width = sum(self._block(key).width * len(self.columns_to_store[key]) for key in stored)
-        required = ALL_FLOATS * self.row_counts[number] * width
-        free = shutil.disk_usage(folder).free + sum(path.stat().st_size for path in folder.glob(f"pooled-{number}-*"))
-        if required > free:
-            raise InputError(
-                f"The vectors of this search need {required / GIB:.2g} GiB in {folder}, but only {free / GIB:.2g} GiB "
-                "are free. Set --work to a folder on a larger disk, or use a smaller space or fewer texts."
-            )
 
     def _run_portion(
         self, number: int, part: Portion, start: int, sequences: list[np.ndarray], stats: CorpusStats | None
