@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -67,47 +66,32 @@ def test_cosines_in_tiles_of_any_size(tile: int, mixes: int, monkeypatch: pytest
 # -- the folder: started over, resumed or refused; never read if it is damaged ----------------------------------------
 
 
-def test_unfinished_folder_restarts(tmp_path: Path) -> None:
-    """As a run leaves it that is killed before the identity is written."""
+def test_unfinished_folder_restarts_and_a_damaged_one_is_not_read(tmp_path: Path) -> None:
+    """As a run leaves it that is killed before the identity is written; NumPy would fill a short file with zeros."""
     (tmp_path / "rows.bin").write_bytes(b"half")
-    (tmp_path / "done.txt").write_text("pass 0 portion 0\n", "utf-8")
     store = Store(tmp_path, {"a": 1}, 2, 3)
-    assert not store.done("pass 0 portion 0")
     assert store.rows.tolist() == [[0, 0, 0], [0, 0, 0]]
-    (tmp_path / "work").touch()
-    with pytest.raises(DataError, match="is a file"):
-        Store(tmp_path / "work", {}, 2, 3)
-
-
-def test_half_a_line_is_not_done_and_does_not_spoil_the_next(tmp_path: Path) -> None:
-    Store(tmp_path, {}, 2, 3).finish("pass 0 portion 1")
-    with (tmp_path / "done.txt").open("ab") as file:
-        file.write(b"pass 0 port")
-    again = Store(tmp_path, {}, 2, 3)
-    assert again.done("pass 0 portion 1")
-    again.finish("pass 0 portion 2")
-    assert (tmp_path / "done.txt").read_text("utf-8") == "pass 0 portion 1\npass 0 portion 2\n"
-
-
-@pytest.mark.parametrize("name", ["rows.bin", "done.txt", "pooled.bin"])
-@pytest.mark.parametrize("damage", ["missing", "shorter", "longer"])
-def test_damaged_work_is_refused(tmp_path: Path, name: str, damage: str) -> None:
-    """A file of cosines that is too short would be filled with zeros."""
-    store = Store(tmp_path, {}, 2, 3)
     store.write("pooled.bin", 0, np.ones(6))
     store.rows[:] = 0.5
-    store.finish("pass 0 portion 1")
+    store.finish("pass-0-1")
     del store
-    path = tmp_path / name
-    content = path.read_bytes()
-    path.write_bytes(content[:-4] if damage == "shorter" else content + b"\xff\xff\xff\n")
-    if damage == "missing":
-        path.unlink()
-    if name == "done.txt" and damage != "missing":  # half a line: the unit is done again; an unknown unit is ignored
-        assert Store(tmp_path, {}, 2, 3).done("pass 0 portion 1") == (damage == "longer")
-    else:
-        with pytest.raises(DataError, match=rf"{name} is missing or damaged. Remove the folder"):
-            Store(tmp_path, {}, 2, 3).read("pooled.bin", (2, 3))
+    again = Store(tmp_path, {"a": 1}, 2, 3)
+    assert (
+        again.done("pass-0-1"),
+        again.done("pass-0-0"),
+        again.rows.sum(),
+        again.read("pooled.bin", (2, 3)).sum(),
+    ) == ((True, False, 3.0, 6.0))
+    del again
+    for name in ("rows.bin", "pooled.bin"):
+        content = (tmp_path / name).read_bytes()
+        for damaged in (content[:-8], content + content[-8:]):
+            (tmp_path / name).write_bytes(damaged)
+            with pytest.raises(ValueError, match="cannot reshape"):
+                Store(tmp_path, {"a": 1}, 2, 3).read("pooled.bin", (2, 3))
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match="is a file"):
+        Store(tmp_path / "rows.bin", {}, 2, 3)
 
 
 @pytest.mark.parametrize("durable", [True, False])
@@ -117,17 +101,14 @@ def test_a_unit_is_noted_when_all_it_wrote_is_on_the_disk(
     """The order in which a power failure may find it; a temporary folder need not be synced."""
     store, log = Store(tmp_path, {}, 2, 3, durable=durable), []
     sync = sweep.sync
-    monkeypatch.setattr(
-        sweep, "sync", lambda path: (log.append((path.name, (tmp_path / "done.txt").read_text())), sync(path))
-    )
+    monkeypatch.setattr(sweep, "sync", lambda path: (log.append((path.name, store.done("unit"))), sync(path)))
     for name, offset in (("b.bin", 0), ("a.bin", 0), ("a.bin", 6)):
         store.write(name, offset, np.ones(6))
     store.finish("unit")
-    names = [name for name, _ in log]
-    assert [name for name in names if name.endswith(".bin")] == ["a.bin", "b.bin"] * durable
-    assert ("done.txt" in names[2:]) == durable
-    assert all(done == "" for name, done in log if name.endswith(".bin"))
-    assert os.path.getsize(tmp_path / "a.bin") == 48
+    folder = tmp_path.name
+    ordered = [("a.bin", False), ("b.bin", False), (folder, False), (folder, True)]
+    assert log == ordered * durable
+    assert (tmp_path / "a.bin").stat().st_size == 48
     store.finish("another")
     assert [name for name, _ in log].count("a.bin") == durable
 

@@ -8,7 +8,6 @@ chain or a task reads are written to disk. A killed search resumes from its fold
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
@@ -48,9 +47,9 @@ from essent.selection.program import (
 from essent.selection.search_data import SearchData, SearchSettings
 
 GIB = 2**30
-FORMAT = "essent-search/3"
+FORMAT = "essent-search/4"
 FLOAT, DOUBLE = np.dtype("<f4"), np.dtype("<f8")  # vectors, rows
-HEAD, ROWS, DONE = "search.json", "rows.bin", "done.txt"
+HEAD, ROWS = "search.json", "rows.bin"
 BlockKey = tuple[int, int]  # pass, block of the pass
 RowKey = tuple[int, int, int]  # and row of the block (a weighting)
 Recipes = list[int]  # indices of recipes in the program
@@ -115,7 +114,7 @@ class Sweep:
                 stored_texts = np.concatenate([part.texts for part in parts])
                 self.row_counts.append(len(stored_texts))
                 self.rows_of.append(np.unique(stored_texts, return_index=True)[1])
-                units = [f"pass {number} portion {index}" for index in range(len(parts))]
+                units = [f"pass-{number}-{index}" for index in range(len(parts))]
                 start = 0
                 for unit, part in zip(units, parts, strict=True):
                     if not self.store.done(unit):
@@ -190,7 +189,7 @@ class Sweep:
 
     def unit(self, last_row: RowKey) -> str:
         """Return the name of the unit of work that scores the recipes with this last row."""
-        return " ".join(map(str, ("shaping", *last_row)))
+        return "-".join(map(str, ("shaping", *last_row)))
 
 
 def _file(key: RowKey, column: int | str) -> str:
@@ -267,8 +266,8 @@ def _score_recipes(sweep: Sweep, origins: Origins, recipes: Recipes) -> None:
 class Store:
     """A folder with a row of numbers per recipe (R,W), pooled vectors to read again, and the finished units of work.
 
-    A unit is recorded as finished after all its data have reached the disk; incomplete units of a killed run are
-    written again. The search's identity is written last: a folder without it counts as empty.
+    A unit is marked as finished, by an empty file, after all its data have reached the disk; incomplete units of a
+    killed run are written again. The search's identity is written last: a folder without it counts as empty.
 
     Args:
         folder: created if missing.
@@ -278,7 +277,7 @@ class Store:
         durable: whether a later run may resume; a temporary folder need not be synced to disk.
 
     Raises:
-        DataError: the folder contains another search, other files, or a damaged search.
+        DataError: the folder contains another search, or other files.
     """
 
     def __init__(
@@ -286,58 +285,43 @@ class Store:
     ) -> None:
         self.folder, self.durable = folder, durable
         self._unsynced: set[Path] = set()
-        rows, done, size = folder / ROWS, folder / DONE, recipes * width * DOUBLE.itemsize
-        head, identity_text = folder / HEAD, json.dumps({"format": FORMAT, **identity}, sort_keys=True, indent=1)
-        if folder.exists() and not folder.is_dir():
+        head, rows = folder / HEAD, folder / ROWS
+        identity_text = json.dumps({"format": FORMAT, **identity}, sort_keys=True, indent=1)
+        if folder.is_file():
             raise DataError(f"{folder} is a file, but a search needs a folder. Choose another name.")
         folder.mkdir(parents=True, exist_ok=True)
         remove_leftovers(head)
         if not head.is_file():
-            names = {path.name for path in folder.iterdir() if not path.name.startswith(f".{HEAD}.")}
-            if names - {ROWS, DONE}:
+            if any(path != rows and not path.name.startswith(".") for path in folder.iterdir()):
                 raise DataError(f"{folder} contains other files than those of a search. Choose a new folder.")
             with rows.open("wb") as file:
-                file.truncate(size)
-            done.write_bytes(b"")
-            self._sync(rows, done)
+                file.truncate(recipes * width * DOUBLE.itemsize)
+            self._sync(rows)
             write_text(head, identity_text)
         elif head.read_text("utf-8") != identity_text:
             raise DataError(
                 f"{folder} contains another search (other model, data, recipes or settings). Choose another folder, or "
                 "remove this one to start over."
             )
-        for path in (rows, done):
-            if not path.is_file() or (path == rows and path.stat().st_size != size):  # NumPy would pad with zeros
-                raise self._damaged(path)
-        shape = (recipes, width)
-        self.rows = np.memmap(rows, DOUBLE, "r+", shape=shape) if size else np.empty(shape, DOUBLE)
-        content = done.read_bytes()
-        lines = content[: content.rfind(b"\n") + 1]  # a killed run may have left half a line
-        os.truncate(done, len(lines))
-        self._done = set(lines.decode("utf-8", "replace").splitlines())
+        self.rows = np.memmap(rows, DOUBLE, "r+").reshape(recipes, width)
 
-    def _damaged(self, path: Path) -> DataError:
-        return DataError(f"{path} is missing or damaged. Remove the folder {self.folder} to start the search over.")
+    def _sync(self, *paths: Path) -> None:
+        if self.durable:
+            for path in (*paths, self.folder):
+                sync(path)
 
     def done(self, unit: str) -> bool:
         """Return whether a unit of work is finished."""
-        return unit in self._done
+        return (self.folder / f"done-{unit}").exists()
 
     def finish(self, unit: str) -> None:
-        """Record a unit of work as finished, after all its data have reached the disk."""
-        if self.durable and isinstance(self.rows, np.memmap):
+        """Mark a unit of work as finished, after all its data have reached the disk."""
+        if self.durable:
             self.rows.flush()
         self._sync(*sorted(self._unsynced))
         self._unsynced.clear()
-        with (self.folder / DONE).open("ab") as file:
-            file.write(f"{unit}\n".encode())
-        self._sync(self.folder / DONE)
-        self._done.add(unit)
-
-    def _sync(self, *paths: Path) -> None:
-        if self.durable and paths:
-            for path in (*paths, self.folder):
-                sync(path)
+        (self.folder / f"done-{unit}").touch()
+        self._sync()
 
     def write(self, name: str, offset: int, values: np.ndarray) -> None:
         """Write float32 values to a file, `offset` values from its start."""
@@ -348,15 +332,8 @@ class Store:
         self._unsynced.add(path)
 
     def read(self, name: str, shape: tuple[int, int]) -> np.ndarray:
-        """Return a file's values in the shape in which they were written.
-
-        Raises:
-            DataError: the file is missing or has another size.
-        """
-        try:
-            return np.fromfile(self.folder / name, FLOAT).reshape(shape)
-        except (OSError, ValueError):
-            raise self._damaged(self.folder / name) from None
+        """Return a file's values in the shape in which they were written."""
+        return np.fromfile(self.folder / name, FLOAT).reshape(shape)
 
     def remove(self, pattern: str) -> None:
         """Remove files of vectors that no recipe reads any more."""
