@@ -100,7 +100,7 @@ def test_a_file_of_grids_recipes_and_a_grammar(tmp_path: Path) -> None:
   prefix: ["This sentence :", ""]
   relation: [means, is]
   weights: mask
-- first-last | whiten
+- recipe: first-last | whiten
 - recipe: ditto:1-2
 """,
         "utf-8",
@@ -119,9 +119,8 @@ def test_a_file_of_grids_recipes_and_a_grammar(tmp_path: Path) -> None:
         ("- wieghts: [idf]", DataError, "entry 1: unknown key 'wieghts'.*weights"),
         ("- weights: [idff]", UnknownNameError, "idff.*Did you mean 'idf'"),
         ("- layers: []", DataError, "layers must be"),
-        ("- templates: [T9]", DataError, "'T9' is not a template.*'T4'"),
         ("3", DataError, "expected a non-empty list"),
-        ("- 3", DataError, "expected a grid or a recipe, not 3"),
+        ("- 3", DataError, "expected a non-empty list"),
         ("a: [", DataError, "own.yaml"),
         ("- template: '{text} {x} [MASK]'\n  y: [a]", RecipeError, "slot {x}, but no choices"),
     ],
