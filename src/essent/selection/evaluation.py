@@ -114,7 +114,7 @@ def evaluate(
         >>> model = "sentence-transformers/all-MiniLM-L6-v2"
         >>> results = evaluate(model, ["mean", "static"], ["pairs.jsonl"])
         >>> results
-        <Evaluation: 2 rows on pairs; highest: mean 77.24>
+        <Evaluation: 2 rows on pairs>
         >>> results.compare("static", "mean").summary()
         'static is worse than mean by -42.04 [-56.48, -28.61], p ≤ 0.002.'
     """
