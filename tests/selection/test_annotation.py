@@ -13,9 +13,8 @@ from essent.errors import DataError, InputError
 from essent.selection.annotation import AnnotatedPairs, choose_pairs, read_annotated, read_pairs, write_pairs
 from essent.selection.run import annotate
 from essent.tasks.pairs import PairTask
-from selection_samples import PAIRS, TASK, planted
+from selection_samples import TASK
 
-UNSCORED = [pair[:2] for pair in PAIRS]
 TEXTS = [text for text in TASK.texts() if text]
 
 
@@ -40,16 +39,15 @@ def test_disputed_pairs_of_the_whole_scale_in_random_order() -> None:
 
 
 def test_chosen_pairs_come_from_the_data(shell: Any) -> None:
-    assert set(annotate(shell, UNSCORED, "weights", count=20)) <= set(UNSCORED)
     first, again = (annotate(shell, TEXTS, "weights", count=15, seed=3) for _ in range(2))
     assert first == again
     assert len(set(map(frozenset, first))) == 15
     assert {text for pair in first for text in pair} <= set(TEXTS)
     for arguments, message in (
-        ({"data": UNSCORED[:10] * 2, "count": 99}, "Cannot select 99 pairs to annotate: the data has only 10"),
+        ({"data": TEXTS[:9], "count": 99}, "Cannot select 99 pairs to annotate: the data has only [12]"),
         ({"data": TASK}, "already has labels"),
-        ({"data": UNSCORED, "count": 0}, "count=0"),
-        ({"data": UNSCORED, "criterion": None}, "Unknown option 'criterion'"),
+        ({"data": TEXTS, "count": 0}, "count=0"),
+        ({"data": TEXTS, "criterion": None}, "Unknown option 'criterion'"),
     ):
         with pytest.raises(InputError, match=message):
             annotate(shell, space="weights", **arguments)
@@ -87,20 +85,20 @@ def test_bad_files_name_their_line(content: str, message: str, tmp_path: Path) -
 
 
 def test_judgements_and_the_teacher_rank_recipes_fitted_on_all_texts(shell: Any, tmp_path: Path) -> None:
-    truth = planted(shell, "layers=static weights=idf", noise=0.0)
-    searched, gold = [pair[:2] for pair in truth.pairs], {pair[:2]: pair.score for pair in truth.pairs}
-    pairs = [(*pair, gold[pair]) for pair in annotate(shell, searched, "weights", count=50)]
-    write_pairs(tmp_path / "judge.csv", pairs)
-    task = read_annotated(tmp_path / "judge.csv", searched)
-    everything = [pair[side] for side in (0, 1) for pair in searched]
-    assert task.texts() == everything
+    fitted = Encoder(shell, "layers=static weights=idf").fit(TEXTS)
+    pairs = annotate(shell, TEXTS, "weights", count=50)
+    first, second = (fitted.encode(list(side), normalize_embeddings=True) for side in zip(*pairs, strict=True))
+    gold = np.einsum("pd,pd->p", first, second).tolist()
+    write_pairs(tmp_path / "judge.csv", [(*pair, score) for pair, score in zip(pairs, gold, strict=True)])
+    task = read_annotated(tmp_path / "judge.csv", TEXTS)
+    assert task.texts() == TEXTS
     board, alone, without = (
         search(shell, data, "weights", criterion=criterion)
-        for data, criterion in ((task, ()), (task, "spearman"), (searched, ()))
+        for data, criterion in ((task, ()), (task, "spearman"), (TEXTS, ()))
     )
     assert (board.criterion, set(alone.trials[0].scores)) == ("judged + teacher", {"spearman"})
     assert alone.find("layers=static weights=idf").scores["spearman"] > 99.9
-    encoder = Encoder(shell, "weights=idf").fit(everything)
+    encoder = Encoder(shell, "weights=idf").fit(TEXTS)
     expected = PairTask("alone", task.pairs).run(encoder).metrics["spearman"]["all"]
     assert board.find("weights=idf").scores["spearman"] == pytest.approx(expected, abs=1e-3)
     for trial in board.trials:

@@ -21,7 +21,7 @@ import numpy as np
 
 from essent._core.atomic import write_text
 from essent._core.texts import check_texts
-from essent.errors import DataError, InputError
+from essent.errors import DataError
 from essent.selection.label_free import TEACHER, unit_ranks, usable
 from essent.tasks.data import located_rows
 from essent.tasks.examples import pairs_from_rows
@@ -36,14 +36,13 @@ ScoredPair = tuple[str, str, float | None]  # None: not annotated yet
 
 @dataclass(frozen=True)
 class AnnotatedPairs(PairTask):
-    """Annotated pairs together with the unlabelled data that they were selected from.
+    """Annotated pairs together with the unlabelled texts that they were selected from.
 
-    Recipes learn from the unlabelled data, and `teacher` scores on it. `search` ranks recipes by both: Spearman on the
+    Recipes learn from these texts, and `teacher` scores on them. `search` ranks recipes by both: Spearman on the
     N annotated pairs has weight N, the score by `teacher` weight PRIOR.
 
     Attributes:
         all_texts: the texts that recipes learn from.
-        all_pairs: all pairs of the data; empty if the data are single texts.
 
     Example:
         >>> from pathlib import Path
@@ -55,7 +54,6 @@ class AnnotatedPairs(PairTask):
     """
 
     all_texts: tuple[str, ...] = ()
-    all_pairs: tuple[tuple[str, str], ...] = ()
 
     def texts(self) -> list[str]:
         """Return all texts of the data, then the annotated texts that are not among them."""
@@ -101,12 +99,12 @@ def read_pairs(path: str | Path) -> list[ScoredPair]:
     return pairs
 
 
-def read_annotated(path: str | Path, data: Sequence[Any]) -> AnnotatedPairs:
+def read_annotated(path: str | Path, texts: Sequence[str]) -> AnnotatedPairs:
     """Read annotated pairs from a file, as data for `search`; a note counts pairs without a score.
 
     Args:
         path: a file with the columns sentence1, sentence2 and score.
-        data: the unlabelled texts or pairs that the annotated pairs were selected from.
+        texts: the unlabelled texts that the annotated pairs were selected from.
 
     Raises:
         DataError: no such file, a missing column, no pair with a score, or a score that is not a finite number.
@@ -125,8 +123,6 @@ def read_annotated(path: str | Path, data: Sequence[Any]) -> AnnotatedPairs:
             f"{path}: none of the {len(pairs)} pairs has a score. Fill in the column 'score', for example from "
             "0 (unrelated) to 5 (same meaning)."
         )
-    source_pairs = [tuple(row) for row in data if not isinstance(row, str)]
-    texts = [pair[side] for side in (0, 1) for pair in source_pairs] if source_pairs else list(data)
     unscored, count = len(pairs) - len(scored), len(scored)
     notes = [f"Ranked by {count} annotated pairs and by {TEACHER}, which counts as much as {PRIOR} more pairs."]
     if unscored:
@@ -135,7 +131,6 @@ def read_annotated(path: str | Path, data: Sequence[Any]) -> AnnotatedPairs:
         Path(path).stem,
         tuple(scored),
         tuple(check_texts(texts)),
-        tuple(source_pairs),
         source={"source": str(path), "judged": count},
         notes=tuple(notes),
     )
@@ -156,21 +151,3 @@ def choose_pairs(cosines: np.ndarray, count: int, rng: np.random.Generator) -> n
         disputed = stratum[np.argmax(spread[stratum])]
         indices += [disputed, *rng.choice(stratum[stratum != disputed], len(share) - 1, replace=False)]
     return rng.permutation(indices)
-
-
-def distinct_pairs(pairs: Sequence[tuple[str, str]], count: int) -> np.ndarray:
-    """Return the indices of pairs of two different texts, without repetitions in either order.
-
-    Raises:
-        InputError: fewer than `count` such pairs.
-    """
-    first: dict[frozenset[str], int] = {}
-    for index, pair in enumerate(pairs):
-        if pair[0].strip() and pair[1].strip() and pair[0] != pair[1]:
-            first.setdefault(frozenset(pair), index)
-    if count > len(first):
-        raise InputError(
-            f"Cannot select {count} pairs to annotate: the data has only {len(first)}. Give more texts, or use --ask "
-            f"{len(first)}."
-        )
-    return np.array(list(first.values()), np.int64)

@@ -23,7 +23,7 @@ from essent.model.loading import load, read_capabilities
 from essent.model.template import with_room
 from essent.model.weights import move
 from essent.recipe.recipe import Recipe
-from essent.selection.annotation import PRIOR, AnnotatedPairs, choose_pairs, distinct_pairs
+from essent.selection.annotation import PRIOR, AnnotatedPairs, choose_pairs
 from essent.selection.evaluation import model_name
 from essent.selection.label_free import TEACHER, candidate_pairs
 from essent.selection.leaderboard import Leaderboard, Trial, rank_trials
@@ -70,7 +70,7 @@ def search(
     Args:
         model: a hub name, a folder, or a SentenceTransformer.
         data: labelled data of any kind: a task, its name such as "stsb.dev", a file or folder for
-            `essent.tasks.load_task`, or rows in memory. Without labels: a list of texts or of pairs of texts. A test
+            `essent.tasks.load_task`, or rows in memory. Without labels: a list of texts. A test
             part is never read. Recipes learn (idf, shaping) from all of these texts. Several data sets are a list of
             tasks or of `Path`: each is searched separately, and the mean of the ranks decides.
         space: "auto", "heads", "layers", "weights", "shaping", "full", "decoder", a YAML file of grids, or a Space.
@@ -176,7 +176,7 @@ def annotate(
 
     Args:
         model, space, baselines, seed, memory, batch_size, precision, work, progress, report, options: as in `search`.
-        data: unlabelled texts, from which near, related and random pairs are drawn, or unlabelled pairs.
+        data: unlabelled texts, from which near, related and random pairs are drawn.
         count: number of pairs.
 
     Raises:
@@ -195,15 +195,19 @@ def annotate(
     check_size(count, "count")
     settings = SearchSettings(memory, batch_size, seed, precision, progress, work, report, options)
     space = find_space(space)
-    name, task, texts, pairs = read_data(data, None)
+    name, task, texts = read_data(data, None)
     if task is not None:
-        raise InputError(f"{name} already has labels. annotate needs texts or pairs without labels.")
-    candidates = candidate_pairs(texts, pairs, seed)
-    distinct = distinct_pairs(candidates, count)
+        raise InputError(f"{name} already has labels. annotate needs texts without labels.")
+    candidates = list({frozenset(pair): pair for pair in candidate_pairs(texts, (), seed)}.values())
+    if count > len(candidates):
+        raise InputError(
+            f"Cannot select {count} pairs to annotate: the data has only {len(candidates)}. Give more texts, or use "
+            f"--ask {len(candidates)}."
+        )
     data_set = SearchData(name, None, tuple(texts), (), tuple(candidates))
     with run_passes(model, space, [data_set], baselines, settings) as run:
-        cosines = np.array(run.sweeps[0].store.rows[: len(run.recipes)])[:, distinct]
-    return [candidates[index] for index in distinct[choose_pairs(cosines, count, np.random.default_rng(seed))]]
+        cosines = np.array(run.sweeps[0].store.rows[: len(run.recipes)])
+    return [candidates[index] for index in choose_pairs(cosines, count, np.random.default_rng(seed))]
 
 
 def _data_sets(

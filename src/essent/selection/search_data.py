@@ -92,14 +92,16 @@ class SearchData:
         Raises:
             InputError, DataError, UnknownNameError: no data, or a criterion that the data do not have.
         """
-        name, task, texts, pairs = read_data(data, folder, columns)
+        name, task, texts = read_data(data, folder, columns)
+        pairs: Pairs = []
         criteria = tuple(dict.fromkeys([criterion] if isinstance(criterion, str) else criterion))
         default: tuple[str, ...] = (CRITERIA[use],)
         if task is not None:
             units, default = task.items(), task.score_names[:1]
-            pairs = [(unit[0], unit[1]) for unit in units] if all(len(unit) == 2 for unit in units) else []
             if isinstance(task, AnnotatedPairs):
-                pairs, default = list(task.all_pairs), (*default, TEACHER)
+                default = (*default, TEACHER)
+            elif all(len(unit) == 2 for unit in units):
+                pairs = [(unit[0], unit[1]) for unit in units]
         criteria = criteria or default
         for spec in criteria:
             _check_criterion(spec, name, task)
@@ -204,8 +206,8 @@ def _check_criterion(spec: str, name: str, task: LabeledTask | None) -> None:
 
 def read_data(
     data: Any, folder: str | Path | None, columns: Mapping[str, str] | None = None
-) -> tuple[str, LabeledTask | None, list[str], Pairs]:
-    """Return the name, labels, texts and unlabelled pairs of a search's data.
+) -> tuple[str, LabeledTask | None, list[str]]:
+    """Return the name, labels and texts of a search's data.
 
     Raises:
         InputError, DataError: no data, or data that cannot be searched.
@@ -219,19 +221,14 @@ def read_data(
     if not rows:
         raise InputError("The data is empty: search needs labels or texts.")
     task: LabeledTask | None = None
-    pairs: Pairs = []
-    if is_source or isinstance(rows[0], Mapping) or (isinstance(rows[0], (tuple, list)) and len(rows[0]) > 2):
+    if is_source or isinstance(rows[0], (Mapping, tuple, list)):
         task = load_labelled(data if is_source else rows, folder, columns=columns).for_choice()
         name, texts = task.name, task.texts()
-    elif all(isinstance(row, (tuple, list)) and len(row) == 2 for row in rows):
-        check_texts([text for row in rows for text in row])
-        pairs = [(str(a), str(b)) for a, b in rows]
-        name, texts = f"{len(rows)} pairs", [a for a, _ in pairs] + [b for _, b in pairs]
     else:
         name, texts = f"{len(rows)} texts", check_texts(rows)
     if len(set(texts)) < 2:
         raise InputError(f"{name}: all texts are equal. At least 2 different texts are needed.")
-    return name, task, texts, pairs
+    return name, task, texts
 
 
 # -- test data ---------------------------------------------------------------------------------------------------------
