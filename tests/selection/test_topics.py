@@ -173,15 +173,9 @@ def test_labels_and_topics_side_by_side(shell: SentenceTransformer) -> None:
         assert board.find(trial.recipe).scores[TOPICS] == pytest.approx(trial.scores[TOPICS])
 
 
-def test_retrieval_is_ranked_by_teacher_and_an_unknown_use_is_said(shell: SentenceTransformer) -> None:
-    lines: list[str] = []
-    board = search(shell, TEXTS, TWO, use="retrieval", baselines=("mean",), report=lines.append)
-    assert not any("--for" in line for line in lines)
+def test_retrieval_is_ranked_by_teacher(shell: SentenceTransformer) -> None:
+    board = search(shell, TEXTS, TWO, use="retrieval", baselines=("mean",))
     assert board.criterion == "teacher"
     assert board.verdict.startswith("Measured for retrieval by cosine, without labels, by teacher")
     assert "on queries made from pairs" in board.verdict
     assert "not on real ones" in board.notes[-1]
-    lines.clear()
-    search(shell, TEXTS, Space(named=("cls",)), report=lines.append)
-    sentence = "Neither labels nor --for were given: recipes are chosen for the similarity of sentences."
-    assert lines[0].startswith(sentence)

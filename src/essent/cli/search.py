@@ -59,12 +59,7 @@ class SearchOptions(opt.Run):
     @property
     def passes(self) -> dict[str, Any]:
         """Return the keyword arguments of functions that run forward passes."""
-        return {
-            "batch_size": self.batch_size,
-            "precision": self.precision,
-            "progress": not is_quiet(),
-            "report": show_note,
-        }
+        return {"batch_size": self.batch_size, "precision": self.precision, "progress": not is_quiet()}
 
     @property
     def arguments(self) -> dict[str, Any]:

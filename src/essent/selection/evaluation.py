@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,6 @@ def evaluate(
     cache: str | Path | None = None,
     max_seq_length: int | None = None,
     precision: str = AUTO,
-    report: Callable[[str, Result], None] | None = None,
     **options: Any,
 ) -> Evaluation:
     """Score models and recipes on tasks, in one pass per model and template over the texts of each task.
@@ -98,7 +97,6 @@ def evaluate(
         max_seq_length: maximum number of tokens per text, template included; by default the model's own limit. The
             papers' clustering truncates at 64.
         precision: of the passes: auto (float32 on a CPU), float32, or bfloat16 on hardware that supports it.
-        report: called with (recipe text, result) after each result.
         options: SentenceTransformer's keyword arguments (device, revision …).
 
     Returns:
@@ -129,17 +127,14 @@ def evaluate(
         raise InputError("fit_texts, frequency_texts and max_seq_length need recipes, but recipes is empty.")
     chosen = {} if precision == AUTO else {"precision": precision}
     passes: dict[str, Any] = {"batch_size": batch_size, "progress": progress, "cache": cache}
-    results = []
+    results: list[Result] = []
     for name, each in _named(model, options).items():
         if parsed:
             bench = Bench(each, parsed, options=options, max_seq_length=max_seq_length, **chosen, **passes)
             scored = _score_recipes(bench, loaded_tasks, fit_texts, frequency_texts)
         else:
             scored = _score_unchanged(_open_unchanged(each, options, precision), loaded_tasks)
-        for result in scored:
-            results.append(result.with_provenance(model=name, **chosen))
-            if report is not None:
-                report(result.provenance["recipe"], results[-1])
+        results += [result.with_provenance(model=name, **chosen) for result in scored]
     return Evaluation.of(results, loaded_tasks)
 
 

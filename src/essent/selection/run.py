@@ -6,7 +6,7 @@ recipes of a space ─ passes, shaping, evidence (sweep) ─ scores, leaderboard
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +31,7 @@ from essent.selection.program import Program
 from essent.selection.search_data import SearchData, SearchSettings, held_out, read_data
 from essent.selection.space import REFERENCE, Space, find_space
 from essent.selection.sweep import Store, Sweep, score_stored
-from essent.selection.topics import TOPICS, UNKNOWN_USE, check_use, is_label_free, misfit
+from essent.selection.topics import TOPICS, check_use, is_label_free, misfit
 from essent.selection.verdict import decide_by_labels, decide_by_teacher, decide_by_topics, mean_ranks, score_on_tests
 from essent.tasks.base import LabeledTask, prompt_note
 from essent.tasks.columns import NO_TABLE
@@ -62,7 +62,6 @@ def search(
     precision: str = AUTO,
     work: str | Path | None = None,
     progress: bool = False,
-    report: Callable[[str], None] | None = None,
     **options: Any,
 ) -> Leaderboard:
     """Score every recipe of a space on your data and compare the best with baselines; one forward pass per template.
@@ -92,7 +91,6 @@ def search(
             tokens, attention diagonals, shaping and scores are always in float32 or float64.
         work: a folder for intermediate results, from which a killed search resumes. None: a temporary folder.
         progress: show progress bars.
-        report: called with one sentence per data set about its recipes, passes and texts.
         options: SentenceTransformer's keyword arguments (device, revision …).
 
     Raises:
@@ -107,14 +105,12 @@ def search(
     """
     started = machine.elapsed()
     check_size(top, "top")
-    settings = SearchSettings(memory, batch_size, seed, precision, progress, work, report, options)
+    settings = SearchSettings(memory, batch_size, seed, precision, progress, work, options)
     space = find_space(space)
     data_sets = _data_sets(data, folder, columns, criterion, seed, check_use(use))
     tasks = [data_set.task for data_set in data_sets if data_set.task is not None]
     if columns and not test and not tasks:
         raise InputError(NO_TABLE)
-    if use is None and not criterion and not tasks and report is not None:
-        report(UNKNOWN_USE)
     labelled = [unit for data_set in data_sets for unit in data_set.labelled_items]
     tests = held_out(test, folder, labelled, columns)
     with run_passes(model, space, data_sets, baselines, settings) as run:
@@ -167,7 +163,6 @@ def annotate(
     precision: str = AUTO,
     work: str | Path | None = None,
     progress: bool = False,
-    report: Callable[[str], None] | None = None,
     **options: Any,
 ) -> list[tuple[str, str]]:
     """Select the pairs whose labels best tell the recipes of a space apart, from one forward pass per template.
@@ -175,7 +170,7 @@ def annotate(
     They are in random order, so that any first part is a sample. `read_annotated` reads a file of them with scores.
 
     Args:
-        model, space, baselines, seed, memory, batch_size, precision, work, progress, report, options: as in `search`.
+        model, space, baselines, seed, memory, batch_size, precision, work, progress, options: as in `search`.
         data: unlabelled texts, from which near, related and random pairs are drawn.
         count: number of pairs.
 
@@ -193,7 +188,7 @@ def annotate(
         4
     """
     check_size(count, "count")
-    settings = SearchSettings(memory, batch_size, seed, precision, progress, work, report, options)
+    settings = SearchSettings(memory, batch_size, seed, precision, progress, work, options)
     space = find_space(space)
     name, task, texts = read_data(data, None)
     if task is not None:
@@ -297,9 +292,6 @@ def run_passes(
             own_folder = folder if len(data_sets) == 1 else folder / str(number)
             store = Store(own_folder, identity, len(all_recipes), data.measures.stop, durable=durable)
             sweep = Sweep(program, data, pairs, store, settings)
-            if settings.report is not None:
-                passes = f"{len(program.passes)} pass{'es' * (len(program.passes) != 1)}"
-                settings.report(f"{data.name}: {len(all_recipes):,} recipes, {passes} over {len(pairs.texts):,} texts.")
             sweep.run()
             score_stored(sweep)
             sweeps.append(sweep)

@@ -197,10 +197,6 @@ USE_OF = {  # by kind of labels
     "classification": CLASSES,
     "retrieval": RETRIEVAL,
 }
-UNKNOWN_USE = (
-    "Neither labels nor --for were given: recipes are chosen for the similarity of sentences. Whether the choice helps "
-    "clusters, classes or retrieval is not known."
-)
 CRITERIA = {SIMILARITY: TEACHER, CLUSTERS: TOPICS, CLASSES: TOPICS, RETRIEVAL: TEACHER}  # without labels
 
 
