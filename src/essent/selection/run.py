@@ -75,8 +75,8 @@ def search(
         space: "auto", "heads", "layers", "weights", "shaping", "full", "decoder", a YAML file of grids, or a Space.
         use: what the vectors are for, if there are no labels: similarity (the default), clusters, classes, retrieval.
         criterion: the score that ranks: a score of the data ("spearman", "accuracy", "f1_macro", "ndcg@10" …), or
-            without labels "teacher" (similarity) or "topics" (clusters). Of several, the first ranks, and all are
-            shown. By default the main score of the data; without labels the criterion of the use.
+            without labels "teacher" (similarity) or "topics" (clusters). Of several, the first ranks and decides, and
+            all are shown. By default the main score of the data; without labels the criterion of the use.
         test: tasks on which the leader is compared with the baselines, fitted on `data` as they are saved; the choice
             does not read them.
         folder: local data for task names, as in `essent.tasks.load_task`.
@@ -335,8 +335,8 @@ def make_board(run: Passes, top: int, seed: int) -> Leaderboard:
     board = Leaderboard(criterion, rank_trials(trials, criterion), baselines)
     listed = list(dict.fromkeys([*(str(trial.recipe) for trial in board.trials[:top]), *baselines]))
     if not board.is_scored:
-        return replace(board, notes=(NO_SCORE,) if scored or teacher is None else (teacher.note, NO_SCORE))
-    if scored:
+        return replace(board, notes=(NO_SCORE,))
+    if not is_label_free(criterion):
         return decide_by_labels(board, scored, listed, seed=seed)
     if teacher is None:
         return decide_by_topics(board, data.use)

@@ -23,9 +23,7 @@ from essent.selection.program import TextPairs
 from essent.selection.topics import CRITERIA, MEASURES, SIMILARITY, TOPICS, Topics, is_label_free
 from essent.tasks.base import LabeledTask
 from essent.tasks.data import rows_of
-from essent.tasks.examples import COLUMNS
 from essent.tasks.locate import load_labelled
-from essent.tasks.result import SCORE_NAMES
 
 
 @dataclass
@@ -102,8 +100,11 @@ class SearchData:
             elif all(len(unit) == 2 for unit in units):
                 pairs = [(unit[0], unit[1]) for unit in units]
         criteria = criteria or default
-        for spec in criteria:
-            _check_criterion(spec, name, task)
+        names = () if task is None else task.score_names
+        if unknown := [spec for spec in criteria if not is_label_free(spec) and spec not in names]:
+            hint = did_you_mean(unknown[0], [*names, TEACHER, TOPICS])
+            scores = ", ".join(names) or "none, as it has no labels"
+            raise UnknownNameError(f"Unknown criterion {unknown[0]!r}. {hint} The scores of {name}: {scores}.")
         label_free = list(filter(is_label_free, criteria))
         if len(label_free) > 1:
             raise InputError(f"The criteria {' and '.join(label_free)} both read no labels. Use one.")
@@ -186,21 +187,6 @@ class SearchData:
             "recipes": "\n".join(map(str, recipes)),
         }
         return {"model": model, **{key: hashlib.sha256(text.encode()).hexdigest() for key, text in contents.items()}}
-
-
-def _check_criterion(spec: str, name: str, task: LabeledTask | None) -> None:
-    """Raise an error unless a criterion is the one without labels or a score of the task."""
-    names = () if task is None else task.score_names
-    if is_label_free(spec) or spec in names:
-        return
-    if task is None:
-        allowed = f"The data ({name}) has none; kinds with labels: {', '.join(COLUMNS)}."
-    else:
-        allowed = f"The scores of {name} ({task.kind}): {', '.join(names)}."
-    if spec in SCORE_NAMES:
-        raise InputError(f"The criterion {spec!r} needs labels{'' if task is None else ' of another kind'}. {allowed}")
-    hint = did_you_mean(spec, [*names, TEACHER, TOPICS])
-    raise UnknownNameError(f"Unknown criterion {spec!r}. {hint} {allowed}")
 
 
 def read_data(

@@ -32,7 +32,6 @@ from essent.selection.topics import (
     SIMILARITY,
     TOPICS,
     described,
-    is_label_free,
 )
 from essent.tasks.base import LabeledTask
 from essent.tasks.comparison import (
@@ -57,8 +56,7 @@ CHOICE = "the choice"  # of each fold, in comparisons
 def decide_by_labels(board: Leaderboard, scored: Sequence[Scored], listed: Sequence[str], *, seed: int) -> Leaderboard:
     """Add the intervals of the listed recipes, comparisons of the leader by labels, and the verdict.
 
-    If labels ranked the recipes, cross-validation decides between the leader and the baselines; if another criterion
-    ranked them, the labels decide.
+    Cross-validation decides between the leader and the baselines.
     """
     leader, baselines, criterion = str(board.leader), board.baselines, board.criterion
     names = list(dict.fromkeys([leader, *listed]))
@@ -66,8 +64,6 @@ def decide_by_labels(board: Leaderboard, scored: Sequence[Scored], listed: Seque
     units = units_of(scored)
     measurement = f"Measured by {' and '.join(dict.fromkeys(data_set.score for data_set in scored))}"
     board = replace(board, comparisons=against(retained, leader, baselines, seed), judgements=retained)
-    if is_label_free(criterion):
-        return decide(board, board.comparisons, f"{measurement}, chosen by {criterion} and compared by labels")
     draws = dict(zip(names, draws_of(retained, names, seed), strict=True))
     if criterion in scored[0].task.score_names:  # no draws of a mean rank, nor of a score that is not by labels alone
         board = add_intervals(board, draws)
