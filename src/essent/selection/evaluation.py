@@ -67,12 +67,11 @@ def evaluate(
     frequency_texts: Sequence[str] | None = None,
     batch_size: int = 32,
     progress: bool = False,
-    cache: str | Path | None = None,
     max_seq_length: int | None = None,
     precision: str = AUTO,
     **options: Any,
 ) -> Evaluation:
-    """Score models and recipes on tasks, in one pass per model and template over the texts of each task.
+    """Score models and recipes on tasks, in one pass per model and template over the distinct texts of all tasks.
 
     Frequencies (idf), shaping and flow are learned separately for each task, from all its texts: both sides of all
     pairs, with duplicates. This is the papers' protocol (superscript T).
@@ -92,8 +91,6 @@ def evaluate(
         frequency_texts: count tokens on these instead of each task's texts (idf^W).
         batch_size: texts per forward pass.
         progress: show a progress bar.
-        cache: a folder of pooled vectors, reused by later runs with the same weights. By default, vectors are cached
-            for this run only: a text that several tasks share is encoded once.
         max_seq_length: maximum number of tokens per text, template included; by default the model's own limit. The
             papers' clustering truncates at 64.
         precision: of the passes: auto (float32 on a CPU), float32, or bfloat16 on hardware that supports it.
@@ -126,11 +123,16 @@ def evaluate(
     if not parsed and not all(setting is None for setting in (fit_texts, frequency_texts, max_seq_length)):
         raise InputError("fit_texts, frequency_texts and max_seq_length need recipes, but recipes is empty.")
     chosen = {} if precision == AUTO else {"precision": precision}
-    passes: dict[str, Any] = {"batch_size": batch_size, "progress": progress, "cache": cache}
+    passes: dict[str, Any] = {
+        "batch_size": batch_size,
+        "progress": progress,
+        "max_seq_length": max_seq_length,
+        **chosen,
+    }
     results: list[Result] = []
     for name, each in _named(model, options).items():
         if parsed:
-            bench = Bench(each, parsed, options=options, max_seq_length=max_seq_length, **chosen, **passes)
+            bench = Bench(each, parsed, options=options, **passes)
             scored = _score_recipes(bench, loaded_tasks, fit_texts, frequency_texts)
         else:
             scored = _score_unchanged(_open_unchanged(each, options, precision), loaded_tasks)
