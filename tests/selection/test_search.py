@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
@@ -19,7 +18,6 @@ from essent import Encoder
 from essent.errors import DataError, InputError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from essent.model.backbone import Backbone
 from essent.recipe.recipe import Recipe
-from essent.selection.evaluation import evaluate
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.run import run_passes, search
 from essent.selection.search_data import SearchData, SearchSettings
@@ -109,17 +107,6 @@ def test_pooled_vectors_fit_the_memory(shell: SentenceTransformer, monkeypatch: 
     assert all(size <= memory // 2 or rows == 1 for rows, size in buffers)
 
 
-def test_progress_is_printed_in_lines_off_a_terminal(
-    shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("essent._core.display.FIRST_LINE", 0.0)
-    search(shell, TASK, MIXED, progress=True)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines
-    assert all("per second, about" in line for line in lines)
-    assert {line.split(",")[0].rpartition(" ")[2] for line in lines} == {"texts", "groups"}
-
-
 def test_passes_layers_alike_and_repetition(shell: SentenceTransformer) -> None:
     space = Space((*MIXED.grids, Grid(layers=("3", "L", "0+3+L"))), MIXED.named[3:])  # layer 3 is the last
     first, second = (search(shell, TASK, space, seed=3) for _ in range(2))
@@ -128,6 +115,8 @@ def test_passes_layers_alike_and_repetition(shell: SentenceTransformer) -> None:
     assert first.find("layers=3").scores == first.find("mean").scores
     (alone,) = one_by_one(shell, ["layers=0+3+L"], TASK).values()
     assert first.find("layers=0+3+L").scores["spearman"] == alone.expected("layers=0+3+L")
+    curves = search(shell, TASK, "layers", device="cpu").layers()
+    assert (set(curves["alone"]), set(curves["with 0"])) == ({"static", "0", "1", "2", "L"}, {"1", "2", "L"})
 
 
 class KilledError(Exception):
@@ -171,8 +160,6 @@ def test_a_folder_of_another_search_is_refused(shell: SentenceTransformer, bert:
     (tmp_path / "full" / "thesis.txt").write_text("mine", "utf-8")
     for model, settings, message in (
         (shell, {"space": "layers"}, "contains another search"),
-        (shell, {"batch_size": 8}, "contains another search"),
-        (shell, {"precision": "float32"}, "contains another search"),
         (changed, {}, "contains another search"),
         (shell, {"work": tmp_path / "full"}, "contains other files"),
     ):
@@ -182,7 +169,8 @@ def test_a_folder_of_another_search_is_refused(shell: SentenceTransformer, bert:
 
 def test_winner_baselines_intervals_and_notes(shell: SentenceTransformer) -> None:
     unshared = tuple(Pair(p.sentence2, p.sentence1 + " too", p.score) for p in PAIRS)
-    test_task, baselines = PairTask("other", (*TASK.pairs[:9], *unshared)), ("mean", "cls")
+    shared = [Pair(f" {pair.sentence2.upper()}", pair.sentence1, pair.score) for pair in PAIRS[:9]]
+    test_task, baselines = PairTask("other", (*shared, *unshared)), ("mean", "cls")
     board = search(shell, TASK, "heads", test=[test_task], top=3, baselines=baselines)
     mix, grid = board.heads() or ("", np.empty(0))
     assert (mix, grid.shape, grid[1, 2]) == ("0+L", (3, 4), board.find("ditto:2-3").scores["spearman"])
@@ -198,6 +186,9 @@ def test_winner_baselines_intervals_and_notes(shell: SentenceTransformer) -> Non
     alone = one_by_one(shell, [leader], PairTask("left", unshared))[leader]
     assert check.scores[leader][0] == alone.expected(leader)
     assert (check.task, check.units, check.left_out) == ("other", 60, 9)
+    assert "9 pairs that are also in the search's data are excluded" in check.summary()
+    (free,) = search(shell, TASK.texts(), Space(named=("mean",)), test=[TASK]).checks
+    assert (free.units, free.left_out) == (len(TASK), 0)  # no label was read
 
 
 def test_encoders_give_the_scores_of_the_search(shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,17 +204,6 @@ def test_encoders_give_the_scores_of_the_search(shell: SentenceTransformer, monk
     assert without != alone.expected(board.leader)  # the default prompt is searched with
     assert board.leader == board.trials[0].recipe != board.best
     assert encoder.chosen[-1] == board.verdict
-
-
-def test_pairs_in_memory_and_options_of_the_model(shell: SentenceTransformer) -> None:
-    frame = pandas.DataFrame([pair[:3] for pair in TASK.pairs], columns=["sentence1", "sentence2", "score"])
-    data = (TASK, frame.to_dict("records"), frame)
-    boards = [search(shell, rows, "layers", device="cpu") for rows in data]
-    assert boards[0].trials == boards[1].trials == boards[2].trials
-    curves = boards[0].layers()
-    assert set(curves["alone"]) == {"static", "0", "1", "2", "L"}
-    assert set(curves["with 0"]) == {"1", "2", "L"}
-    assert boards[0].heads() is None
 
 
 @pytest.mark.parametrize(
@@ -271,27 +251,18 @@ def test_columns_of_data_and_tests(shell: SentenceTransformer, tmp_path: Path) -
         search(shell, [f"The text of number {number}." for number in range(9)], columns=names)
 
 
-def test_tests_score_the_encoder_that_is_saved(shell: SentenceTransformer) -> None:
-    """Fitted on the texts of the search, not on those of the test."""
+def test_tests_score_the_encoder_that_is_saved(shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fitted on the texts of the search, not on those of the test, and in the precision of the search."""
+    precisions, compute_in = [], Backbone.compute_in
+    monkeypatch.setattr(Backbone, "compute_in", lambda self, name: (precisions.append(name), compute_in(self, name))[1])
     searched, other = (PairTask(name, pairs) for name, pairs in (("data", PAIRS[:30]), ("other", PAIRS[30:])))
-    name = "weights=idf | zscore"
-    (check,) = search(shell, searched, Space(named=(name,)), baselines=[], test=[other]).checks
+    name, space = "weights=idf | zscore", Space(named=("weights=idf | zscore",))
+    (check,) = search(shell, searched, space, baselines=[], test=[other], precision="float32").checks
+    assert precisions == ["float32", "float32"]
     fitted, refitted = (Encoder(shell, name).fit(task.texts()) for task in (searched, other))
     saved, alone = (other.run(encoder).main_score for encoder in (fitted, refitted))
     assert check.scores[name][0] == pytest.approx(saved, abs=1e-9)
     assert saved != pytest.approx(alone, abs=1e-3)
-
-
-def test_tests_are_scored_in_the_precision_of_the_search(
-    shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    precisions, compute_in = [], Backbone.compute_in
-    monkeypatch.setattr(Backbone, "compute_in", lambda self, name: (precisions.append(name), compute_in(self, name))[1])
-    searched, other = (PairTask(name, pairs) for name, pairs in (("data", PAIRS[:30]), ("other", PAIRS[30:])))
-    board = search(shell, searched, Space(named=("mean",)), test=[other], precision="float32")
-    assert precisions == ["float32", "float32"]
-    (evaluated,) = evaluate(shell, ["mean"], [other])["mean"]
-    assert board.provenance["model"] == evaluated.provenance["model"] == "SentenceTransformer"
 
 
 def test_leaderboard_without_scores(shell: SentenceTransformer) -> None:
@@ -364,20 +335,6 @@ def test_cross_validation_or_the_test_decides(shell: SentenceTransformer) -> Non
     assert f" {np.mean(gains):+.2f} [" in mean.verdict
 
 
-# -- what the test has in common with the choice ----------------------------------------------------------------------
-
-
-def test_shared_pairs_are_excluded(shell: SentenceTransformer) -> None:
-    swapped = [(p.sentence2.upper(), f" {p.sentence1}", p.score) for p in PAIRS[:20]]
-    new = [(p.sentence1, f"{p.sentence2} {n}", p.score) for n, p in enumerate(PAIRS[20:])]
-    space, test_task = Space(named=("mean",)), PairTask("mixed", (*swapped, *new))
-    (check,) = search(shell, TASK, space, test=[test_task]).checks
-    assert (check.units, check.left_out) == (40, 20)
-    assert "20 pairs that are also in the search's data are excluded" in check.summary()
-    (free,) = search(shell, TASK.texts(), space, test=[TASK]).checks
-    assert (free.units, free.left_out) == (len(TASK), 0)  # no label was read
-
-
 def test_templates_without_room_are_skipped(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reference recipes of `teacher`, and those of a space; a single recipe without room is refused."""
     shell = shell_of("llama")
@@ -385,6 +342,5 @@ def test_templates_without_room_are_skipped(shell_of: Shells, monkeypatch: pytes
     longest = Space((Grid(templates=(None, "prompteol-example"), weights=("uniform", "last")),))
     board = search(shell, TASK, longest, criterion=["spearman", "teacher"], baselines=["mean"])
     assert {str(trial.recipe) for trial in board.trials} == {"mean", "last-token"}
-    assert all(np.isfinite(trial.scores["teacher"]) for trial in board.trials)
     with pytest.raises(UnsupportedRecipeError, match="77 tokens, and the model reads at most 64"):
         search(shell, TASK, Space(named=("prompteol-example",)), baselines=["mean"])
