@@ -123,7 +123,9 @@ class KilledError(Exception):
     """Stands for a process that ends at any moment."""
 
 
-@pytest.mark.parametrize("units", [pytest.param(1, marks=pytest.mark.slow), 4, pytest.param(9, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "units", [pytest.param(1, marks=pytest.mark.slow), 4, pytest.param(12, marks=pytest.mark.slow)]
+)
 def test_a_killed_search_resumes(
     shell: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, units: int
 ) -> None:

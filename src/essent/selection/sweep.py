@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +74,11 @@ class Sweep:
         # `score_stored` reads them after all passes: to fit a shaping chain, to add the vectors of several templates,
         # or to compute evidence from vectors.
         self.compared_in_pass = defaultdict[BlockKey, list[tuple[int, ...]]](list)  # -> row, mix and recipe
-        self.recipes_by_last_row: dict[RowKey, dict[Origins, Recipes]] = {}  # row read last -> recipes
+        self.recipes_of: dict[Origins, Recipes] = {}  # of the stored vectors that they share
         self.columns_to_store = defaultdict[RowKey, set[int]](set)  # row -> columns that are read later
         for index, (recipe, origins) in enumerate(zip(program.recipes, program.origins, strict=True)):
             if recipe.shaping or data.reads_vectors or len(origins) > 1:
-                last_row = origins[-1][0][:3]
-                self.recipes_by_last_row.setdefault(last_row, {}).setdefault(origins, []).append(index)
+                self.recipes_of.setdefault(origins, []).append(index)
                 for origin, _ in origins:
                     columns = self._block(origin).columns_of(origin.mix)
                     self.columns_to_store[origin[:3]].update(column for column, _ in columns)
@@ -187,10 +185,6 @@ class Sweep:
                 parts.append(stored if factor == 1.0 else stored * np.float32(factor))
         return reduce(np.add, parts)
 
-    def unit(self, last_row: RowKey) -> str:
-        """Return the name of the unit of work that scores the recipes with this last row."""
-        return "-".join(map(str, ("shaping", *last_row)))
-
 
 def _file(key: RowKey, column: int | str) -> str:
     return "-".join(map(str, ("pooled", *key, column))) + ".bin"
@@ -213,23 +207,21 @@ def score_stored(sweep: Sweep) -> None:
     count = max(1, min(cores(), sweep.memory // max(used, 1)))
     threads, share = torch.get_num_threads(), max(1, cores() // count)
     pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(share,))
-    open_groups = {row: group for row, group in sweep.recipes_by_last_row.items() if not store.done(sweep.unit(row))}
-    jobs = [job for group in open_groups.values() for job in group.items()]
-    total = sum(map(len, sweep.recipes_by_last_row.values()))
-    description = "Scoring" if data.reads_vectors else "Shaping"
+    groups = {f"group-{number}": group for number, group in enumerate(sweep.recipes_of.items())}
+    open_groups = {unit: group for unit, group in groups.items() if not store.done(unit)}
+    done = len(groups) - len(open_groups)
     try:
         # all threads share the filters of warnings: a filter of one thread would end for the others too
         with (
-            text_progress(total, sweep.settings.progress, total - len(jobs), description, "recipe group") as update,
+            text_progress(len(groups), sweep.settings.progress, done, "Scoring", "recipe group") as update,
             threadpool_limits(share),
             warnings.catch_warnings(),
         ):
             warnings.simplefilter("ignore", ConvergenceWarning)
-            scored = pool.map(lambda job: _score_recipes(sweep, *job), jobs)
-            for last_row, group in open_groups.items():
-                for _ in islice(scored, len(group)):
-                    update(1)
-                store.finish(sweep.unit(last_row))
+            scored = pool.map(lambda group: _score_recipes(sweep, *group), open_groups.values())
+            for unit, _ in zip(open_groups, scored, strict=True):
+                store.finish(unit)
+                update(1)
     finally:
         pool.shutdown(cancel_futures=True)
         torch.set_num_threads(threads)
