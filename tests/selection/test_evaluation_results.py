@@ -122,8 +122,8 @@ def test_models_are_compared(bert: Path, shell_of: Callable[[str], SentenceTrans
     expected = [(name, "tiny", result.main_score, len(TASK)) for name, (result,) in both.items()]
     assert list(zip(main.model, main.task, main.score, main.n, strict=True)) == expected
     loaded = evaluate([shell_of("bert"), shell_of("distilbert"), bert], ["mean", "cls"], [TASK])
-    assert list(loaded)[1:3] == ["SentenceTransformer 1 · cls", "SentenceTransformer 2 · mean"]
-    assert loaded["SentenceTransformer 1 · cls"][0].main_score == loaded[f"{names[0]} · cls"][0].main_score
+    assert list(loaded)[1:3] == ["SentenceTransformer · cls", "SentenceTransformer 2 · mean"]
+    assert loaded["SentenceTransformer · cls"][0].main_score == loaded[f"{names[0]} · cls"][0].main_score
 
 
 def test_models_that_cannot_be_compared(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:

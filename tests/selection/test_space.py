@@ -122,7 +122,7 @@ def test_a_file_of_grids_recipes_and_a_grammar(tmp_path: Path) -> None:
         ("3", DataError, "expected a non-empty list"),
         ("- 3", DataError, "expected a non-empty list"),
         ("a: [", DataError, "own.yaml"),
-        ("- template: '{text} {x} [MASK]'\n  y: [a]", RecipeError, "slot {x}, but no choices"),
+        ("- template: '{text} {x} [MASK]'\n  y: [a]", RecipeError, "{x} must be a slot of it and have choices"),
     ],
 )
 def test_malformed_files_name_the_part(tmp_path: Path, content: str, error: type[Exception], message: str) -> None:
@@ -140,7 +140,7 @@ def test_malformed_files_name_the_part(tmp_path: Path, content: str, error: type
         (lambda: Grid(layers=()), RecipeError, "at least one choice in 'layers'"),
         (lambda: Space().expand(BERT), RecipeError, "contains no recipe"),
         (lambda: Space(named=("prompt",)).expand(DECODER), UnsupportedRecipeError, "no mask token"),
-        (lambda: Grammar("{text} {a}", {"a": ("x",), "b": ("y",)}), RecipeError, r"no slot \{b\}"),
+        (lambda: Grammar("{text} {a}", {"a": ("x",), "b": ("y",)}), RecipeError, r"\{b\} must be a slot"),
     ],
 )
 def test_refusals(make: Callable[[], object], error: type[Exception], message: str) -> None:

@@ -184,6 +184,6 @@ def test_frame() -> None:
             "high": [73.5, math.nan, math.nan],
             "baseline": [False, True, False],
         },
-        index=pd.RangeIndex(1, 4, name="place"),
+        index=pd.RangeIndex(1, 4),
     )
     pd.testing.assert_frame_equal(frame, expected)

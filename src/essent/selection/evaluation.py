@@ -150,13 +150,15 @@ def _named(model: ModelLike | Sequence[ModelLike], options: dict[str, Any]) -> d
     models: list[Any] = list(model) if isinstance(model, (list, tuple)) else [model]
     if not models:
         raise InputError("No models: evaluate needs at least one, for example ['bert-base-uncased'].")
-    loaded = [model_name(each) for each in models if not isinstance(each, (str, Path))]
-    named = {}
-    for number, each in enumerate(models, start=1):
+    named: dict[str, ModelLike] = {}
+    for each in models:
         name = model_name(each)
-        if isinstance(each, (str, Path)) and len(models) > 1:
-            reach_model(name, options)
-        named[f"{name} {number}" if loaded.count(name) > 1 else name] = each
+        if isinstance(each, (str, Path)):
+            if len(models) > 1:
+                reach_model(name, options)
+        elif name in named:
+            name = f"{name} {len(named) + 1}"
+        named[name] = each
     return named
 
 

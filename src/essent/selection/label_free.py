@@ -103,16 +103,13 @@ class Teacher:
 
         Pairs with the same first text are drawn together: they were made from one text and are not independent.
         """
-        first_texts = np.array([first for first, _ in self.pairs], object)
-        groups = [distinct_texts(texts)[1] for texts in self._split(first_texts)]  # the group of each pair
-        counts = [int(group.max()) + 1 for group in groups]
-        members = np.split(np.argsort(groups[-1], kind="stable"), np.cumsum(np.bincount(groups[-1]))[:-1])
+        first_texts = [first for first, _ in self.pairs[-len(self.gold[-1]) :]]
+        groups = distinct_texts(first_texts)[1]  # the group of each of the last pairs
+        members = np.split(np.argsort(groups, kind="stable"), np.cumsum(np.bincount(groups))[:-1])
         ranked_cosines = self._split(np.asarray(cosines, np.float64))[-1]
         rng, draws = np.random.default_rng(seed), np.empty((len(ranked_cosines), resamples))
         for number in range(resamples):
-            for count in counts:  # drawn for the judges too, which keeps the stream of random numbers as published
-                drawn_groups = rng.integers(count, size=count)
-            columns = np.concatenate([members[group] for group in drawn_groups])
+            columns = np.concatenate([members[group] for group in rng.integers(len(members), size=len(members))])
             draws[:, number] = self._agreement(ranked_cosines, columns)
         return draws
 

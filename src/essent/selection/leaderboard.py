@@ -269,14 +269,12 @@ class Leaderboard(TextDisplay):
             MissingDependencyError: pandas is not installed.
         """
         pandas = optional_import("pandas", "data")
-        names = dict.fromkeys(name for trial in self.trials for name in trial.scores)
         rows = [
             {"recipe": recipe, **trial.scores, "low": low, "high": high, "baseline": recipe in self.baselines}
             for trial in self.trials
             for recipe, (low, high) in [(str(trial.recipe), trial.interval or (math.nan, math.nan))]
         ]
-        index = pandas.RangeIndex(1, len(rows) + 1, name="place")
-        frame: pd.DataFrame = pandas.DataFrame(rows, index, ["recipe", *names, "low", "high", "baseline"])
+        frame: pd.DataFrame = pandas.DataFrame(rows, pandas.RangeIndex(1, len(rows) + 1))
         return frame
 
     # -- data form --------------------------------------------------------------------------------------------------

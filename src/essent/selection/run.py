@@ -111,7 +111,7 @@ def search(
     tasks = [data_set.task for data_set in data_sets if data_set.task is not None]
     if columns and not test and not tasks:
         raise InputError(NO_TABLE)
-    labelled = [unit for data_set in data_sets for unit in data_set.labelled_items]
+    labelled = [item for data in data_sets if data.task is not None and data.score for item in data.task.read_items()]
     tests = held_out(test, folder, labelled, columns)
     with run_passes(model, space, data_sets, baselines, settings) as run:
         board = make_board(run, top, seed)
@@ -156,9 +156,7 @@ def annotate(
     space: str | Path | Space = "auto",
     *,
     count: int = 50,
-    baselines: Sequence[str] = BASELINES,
     seed: int = 0,
-    memory: float = 0.5,
     batch_size: int = 32,
     precision: str = AUTO,
     work: str | Path | None = None,
@@ -170,7 +168,7 @@ def annotate(
     They are in random order, so that any first part is a sample. `read_annotated` reads a file of them with scores.
 
     Args:
-        model, space, baselines, seed, memory, batch_size, precision, work, progress, options: as in `search`.
+        model, space, seed, batch_size, precision, work, progress, options: as in `search`.
         data: unlabelled texts, from which near, related and random pairs are drawn.
         count: number of pairs.
 
@@ -188,7 +186,9 @@ def annotate(
         4
     """
     check_size(count, "count")
-    settings = SearchSettings(memory, batch_size, seed, precision, progress, work, options)
+    settings = SearchSettings(
+        batch_size=batch_size, seed=seed, precision=precision, progress=progress, work=work, options=options
+    )
     space = find_space(space)
     name, task, texts = read_data(data, None)
     if task is not None:
@@ -200,7 +200,7 @@ def annotate(
             f"--ask {len(candidates)}."
         )
     data_set = SearchData(name, None, tuple(texts), (), tuple(candidates))
-    with run_passes(model, space, [data_set], baselines, settings) as run:
+    with run_passes(model, space, [data_set], BASELINES, settings) as run:
         cosines = np.array(run.sweeps[0].store.rows[: len(run.recipes)])
     return [candidates[index] for index in choose_pairs(cosines, count, np.random.default_rng(seed))]
 

@@ -167,11 +167,6 @@ class SearchData:
             texts = vectors[pairs.fit[self.topics.rows]]
             yield self.measures, self.topics.measure(texts, vectors[halves[:, 0]], vectors[halves[:, 1]])
 
-    @property
-    def labelled_items(self) -> list[tuple[str, ...]]:
-        """The texts of the units whose labels are read."""
-        return self.task.read_items() if self.task is not None and self.score is not None else []
-
     def text_pairs(self, prompts: Mapping[str, str], default: str) -> TextPairs:
         """Return the texts with the model's prompts, and the pairs that are compared."""
         texts = [default + text for text in self.texts] if self.task is None else self.task.texts_for(prompts, default)

@@ -52,10 +52,8 @@ class Grammar:
 
     def __post_init__(self) -> None:
         grammar, slots = f"The template grammar {self.text!r}", self._slots()
-        if empty := [slot for slot in slots if not self.choices.get(slot)]:
-            raise RecipeError(f"{grammar} has the slot {{{empty[0]}}}, but no choices for it.")
-        if extra := [key for key in self.choices if key not in slots]:
-            raise RecipeError(f"{grammar} has no slot {{{extra[0]}}}, but choices for it.")
+        if unlike := set(slots) ^ {slot for slot, choices in self.choices.items() if choices}:
+            raise RecipeError(f"{grammar}: {{{min(unlike)}}} must be a slot of it and have choices.")
         if wrong := [template for template in self.templates() if template.count(SLOT) != 1]:
             raise RecipeError(f"{grammar} produces {wrong[0]!r}, which must contain exactly one {SLOT}.")
 
