@@ -15,9 +15,7 @@ from essent.selection.label_free import (
     Teacher,
     candidate_pairs,
     judge_scores,
-    mean_rank,
     neighbouring_sentences,
-    unit_ranks,
     words_of,
 )
 
@@ -66,16 +64,6 @@ def test_a_judge_scores_as_described_and_leaves_undefined_recipes_out(name: str)
     scores = judge_scores(name, broken, gold)
     assert np.isnan(scores[[0, 4]]).all()
     np.testing.assert_allclose(np.delete(scores, [0, 4]), expected, atol=1e-12)
-
-
-def test_ranks() -> None:
-    rng = np.random.default_rng(0)
-    a, b = rng.integers(5, size=(2, 40)).astype(float)
-    assert unit_ranks(a) @ unit_ranks(b) == pytest.approx(stats.spearmanr(a, b).statistic, abs=1e-12)
-    assert not unit_ranks(np.ones(4)).any()
-    scores = [np.array([0.1, 0.5, 0.3, np.nan]), np.array([2.0, 3.0, 3.0, 9.0])]
-    np.testing.assert_allclose(mean_rank(scores), [1 / 3, 2.75 / 3, 2.25 / 3, np.nan])
-    assert np.isnan(mean_rank([np.full(3, np.nan)])).all()
 
 
 @pytest.mark.parametrize(("recipes", "teachers"), [(4, 2), (14, 5), (90, 9)])

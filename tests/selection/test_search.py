@@ -244,13 +244,12 @@ def test_columns_of_data_and_tests(shell: SentenceTransformer, tmp_path: Path) -
     names = {"sentence1": "a", "sentence2": "b", "score": "gold"}
     rows = [dict(zip(names.values(), pair[:3], strict=True)) for pair in TASK.pairs]
     test = write_rows(tmp_path / "t.jsonl", ({"a": "x y", "b": f"z {number}", "gold": number} for number in range(9)))
-    space = Space((), (Recipe.parse("cls"),))
+    space = Space(named=("cls",))
     board = search(shell, rows, space, columns=names, test=[str(test)])
-    expected = search(shell, TASK, space)
-    assert board.trials == expected.trials
+    assert board.trials == search(shell, TASK, space).trials
     assert [check.task for check in board.checks] == ["t"]
     with pytest.raises(InputError, match="columns are those of labelled data or tests"):
-        search(shell, [f"The text of number {number}." for number in range(9)], columns=names)
+        search(shell, TASK.texts(), columns=names)
 
 
 def test_tests_score_the_encoder_that_is_saved(shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,10 +162,8 @@ def test_a_baseline_is_retained_unless_the_leader_leads(
 @pytest.mark.slow
 def test_labels_and_topics_side_by_side(shell: SentenceTransformer) -> None:
     board = search(shell, ROWS, TWO, use="similarity", criterion=["accuracy", TOPICS], baselines=("mean",))
-    assert not board.verdict.startswith("Measured for groups")
     assert any("measure classes, not similarity. The labels decide" in note for note in board.notes)
     unlabelled = search(shell, TEXTS, TWO, criterion=TOPICS, baselines=("mean",))
-    assert set(board.trials[0].scores) == {"accuracy", TOPICS}
     assert unlabelled.verdict.startswith("Measured for groups of texts without labels, by topics, ")
     for trial in unlabelled.trials:
         assert board.find(trial.recipe).scores[TOPICS] == pytest.approx(trial.scores[TOPICS])
