@@ -20,10 +20,9 @@ from essent.selection.evaluation import evaluate
 from essent.selection.run import search
 from essent.selection.space import Grid, Space
 from essent.tasks.base import LabeledTask
-from essent.tasks.examples import Example
 from essent.tasks.labels import LabelTask
 from essent.tasks.retrieval import RetrievalTask
-from selection_samples import TOPICS, Shells, clusters, duplicates, labels, retrieval, text, triplets
+from selection_samples import Shells, clusters, duplicates, labels, retrieval, triplets
 from waiting import wait_until
 
 SPACE = Space(
@@ -90,17 +89,6 @@ def test_another_score_ranks(shell: SentenceTransformer) -> None:
     )
     for trial in search(shell, task.for_choice().texts(), space).trials:
         assert board.find(trial.recipe).scores["teacher"] == pytest.approx(trial.scores["teacher"], abs=1e-6)
-
-
-def test_what_the_choice_has_read_is_excluded_from_tests(shell: SentenceTransformer) -> None:
-    def examples(count: int, kind: str, part: str) -> list[Example]:
-        return [Example((text(n, kind),), TOPICS[n % 2], part) for n in range(count)]
-
-    searched = [*examples(40, "about", "train"), *examples(60, "about", "dev")[40:]]
-    other = [*examples(30, "for", "train"), *examples(10, "about", "test"), *examples(10, "of", "test")]
-    test_task, space = LabelTask("t", tuple(other)), Space(named=("mean",))
-    (check,) = search(shell, LabelTask("l", tuple(searched)), space, test=[test_task]).checks
-    assert (check.units, check.left_out) == (10, 10)
 
 
 def test_several_data_sets_by_the_mean_of_the_ranks(shell: SentenceTransformer) -> None:

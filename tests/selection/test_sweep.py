@@ -1,4 +1,4 @@
-"""The parts of a sweep: portions of texts, cosines of pairs, the folder of intermediate results, bfloat16 passes."""
+"""The parts of a sweep: cosines of pairs, the folder of intermediate results, bfloat16 passes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from essent._core.machine import has_bfloat16
 from essent.errors import DataError
@@ -16,31 +14,13 @@ from essent.model.loading import load
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens import framed_ids, pad
 from essent.selection import program, sweep
-from essent.selection.program import Program, pair_cosines, portions_of
+from essent.selection.program import Program, pair_cosines
 from essent.selection.run import search
 from essent.selection.sweep import Store
 from essent.tasks.sample import sample_texts
-from families import CORPUS, Folders
+from families import CORPUS
 
 needs_bfloat16 = pytest.mark.skipif(not has_bfloat16("cpu"), reason="this CPU has no bfloat16 arithmetic")
-
-
-# -- portions ---------------------------------------------------------------------------------------------------------
-
-
-@given(st.integers(2, 30), st.integers(0, 60), st.integers(1, 80), st.integers(0, 10**6))
-def test_portions_partition_pairs_and_cover_texts(texts: int, pairs: int, max_tokens: int, seed: int) -> None:
-    generator = np.random.default_rng(seed)
-    ends = generator.integers(texts, size=(pairs, 2))
-    lengths = generator.integers(1, 20, size=texts)
-    portions = list(portions_of(ends, lengths, max_tokens))
-    assert sorted(np.concatenate([part.pairs for part in portions]).tolist()) == list(range(pairs))
-    assert set(np.concatenate([part.texts for part in portions]).tolist()) == set(range(texts))
-    for part in portions:
-        np.testing.assert_array_equal(part.texts[part.ends], ends[part.pairs])
-        assert len(set(part.texts.tolist())) == len(part.texts)
-        assert (np.diff(lengths[part.texts]) <= 0).all()
-        assert lengths[part.texts].sum() <= max_tokens or len(part.texts) <= 2
 
 
 # -- cosines ----------------------------------------------------------------------------------------------------------
@@ -117,8 +97,7 @@ def test_a_unit_is_noted_when_all_it_wrote_is_on_the_disk(
 
 @needs_bfloat16
 @pytest.mark.slow  # two searches
-@pytest.mark.parametrize("family", ["bert", "modernbert"])
-def test_bfloat16_matches_float32(folder_of: Folders, family: str) -> None:
+def test_bfloat16_matches_float32(bert: Path) -> None:
     """On 1,500 pairs of English sentences, labelled by the words that they share."""
     texts = sample_texts()
     words = [set(text.lower().strip(".?!").split()) for text in texts]
@@ -126,12 +105,10 @@ def test_bfloat16_matches_float32(folder_of: Folders, family: str) -> None:
         (texts[a], texts[b], len(words[a] & words[b]) / len(words[a] | words[b]))
         for a, b in np.random.default_rng(0).integers(0, len(texts), (1500, 2))
     ]
-    precisions, model = ["float32", "bfloat16"], str(folder_of(family))
-    boards = [search(model, rows, "layers", precision=name, device="cpu", top=1) for name in precisions]
+    boards = [search(bert, rows, "layers", precision=name, device="cpu", top=1) for name in ("float32", "bfloat16")]
     exact, rounded = ({trial.recipe: trial.scores["spearman"] for trial in board.trials} for board in boards)
     assert 0 < max(abs(exact[recipe] - rounded[recipe]) for recipe in exact) < 0.1
     assert boards[0].leader == boards[1].leader
-    assert [board.provenance["precision"] for board in boards] == precisions
 
 
 @needs_bfloat16
