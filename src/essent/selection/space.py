@@ -65,8 +65,9 @@ class Grammar:
         slots = self._slots()
         filled = []
         for chosen in itertools.product(*(self.choices[slot] for slot in slots)):
-            words = dict(zip(slots, chosen, strict=True))
-            text = FIELD.sub(lambda match, words=words: words.get(match[1], match[0]), self.text)
+            text = self.text
+            for slot, words in zip(slots, chosen, strict=True):
+                text = text.replace("{" + slot + "}", words)
             filled.append(re.sub(r" {2,}", " ", text).strip())
         return list(dict.fromkeys(filled))
 
@@ -98,15 +99,19 @@ class Grid:
 
     def recipes(self, capabilities: ModelCapabilities) -> Iterator[Recipe]:
         """Yield every recipe of the product whose fields fit together, such as weights=mask and a template with one."""
-        layers = dict.fromkeys(mix for choice in self.layers for mix in _every_layer(choice, capabilities))
-        weights = dict.fromkeys(product for choice in self.weights for product in _every_head(choice, capabilities))
+        mixes = dict.fromkeys(mix for choice in self.layers for mix in _every_layer(choice, capabilities))
+        products = dict.fromkeys(product for choice in self.weights for product in _every_head(choice, capabilities))
         choices = itertools.product(
             [read_field("template", choice) if choice else None for choice in self.templates],
-            [read_field("layers", choice) for choice in layers],
-            [read_field("weights", choice) for choice in weights],
+            [read_field("layers", choice) for choice in mixes],
+            [read_field("weights", choice) for choice in products],
             [read_field("shaping", choice) for choice in self.shaping],
         )
-        return (Recipe(*choice, shaping=shaping) for *choice, shaping in choices if not find_conflict(*choice))
+        return (
+            Recipe(template, layers, weights, shaping=shaping)
+            for template, layers, weights, shaping in choices
+            if not find_conflict(template, layers, weights)
+        )
 
 
 @dataclass(frozen=True)
