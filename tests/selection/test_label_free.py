@@ -15,23 +15,22 @@ from essent.selection.label_free import (
     Teacher,
     candidate_pairs,
     judge_scores,
-    neighbouring_sentences,
     words_of,
 )
 
 WORDS = 20
 
 
-def topic_texts(count: int = 240, sentences: int = 1, seed: int = 0, per_topic: int = 20) -> list[str]:
+def topic_texts(count: int = 240, seed: int = 0, per_topic: int = 20) -> list[str]:
     """Texts of eight to fourteen words of one topic and some that all topics share; `per_topic` in a row a topic."""
     rng = np.random.default_rng(seed)
 
-    def sentence(topic: int) -> str:
+    def text(topic: int) -> str:
         own = [f"t{topic}w{word}" for word in rng.integers(WORDS, size=rng.integers(6, 10))]
         shared = [f"the{word}" for word in rng.integers(4, size=rng.integers(2, 5))]
         return " ".join(rng.permutation([*own, *shared])).capitalize() + "."
 
-    return [" ".join(sentence(number // per_topic) for _ in range(sentences)) for number in range(count)]
+    return [text(number // per_topic) for number in range(count)]
 
 
 def teacher_and_cosines(recipes: int, seed: int = 3) -> tuple[Teacher, np.ndarray]:
@@ -49,9 +48,7 @@ def test_a_judge_scores_as_described_and_leaves_undefined_recipes_out(name: str)
     cosines = np.random.default_rng(1).uniform(-1, 1, (7, len(pairs))).round(2)
     alike, unlike = cosines[:, gold == 1], cosines[:, gold == 0]
     lengths = [abs(len(a.split()) - len(b.split())) for a, b in pairs]
-    if name == "neighbours":
-        expected = stats.mannwhitneyu(alike, unlike, axis=1).statistic / (alike.shape[1] * unlike.shape[1])
-    elif name == "perturbed":
+    if name == "perturbed":
         spread = np.sqrt((np.var(alike, axis=1) + np.var(unlike, axis=1)) / 2)
         expected = (np.mean(alike, axis=1) - np.mean(unlike, axis=1)) / spread
     elif name == "halves":  # the same half, against its own and against a near text's
@@ -71,7 +68,7 @@ def test_the_score_against_its_description(recipes: int, teachers: int) -> None:
     teacher, cosines = teacher_and_cosines(recipes)
     pieces = np.split(cosines, np.cumsum([len(gold) for gold in teacher.gold])[:-1], axis=1)
     ranks = np.zeros(recipes)
-    for name, piece, gold in zip(teacher.judges, pieces, teacher.gold, strict=False):
+    for name, piece, gold in zip(JUDGES, pieces, teacher.gold, strict=False):
         ranks += stats.rankdata(judge_scores(name, piece, gold))
     best = np.argsort(-ranks, kind="stable")[:teachers]
     own = stats.rankdata(pieces[3], axis=1)
@@ -127,32 +124,6 @@ def test_own_pairs_are_preferred_to_near_and_random_ones() -> None:
     assert all(a != b for a, b in pairs)
 
 
-# -- running text -----------------------------------------------------------------------------------------------------
-
-
-def test_neighbouring_sentences() -> None:
-    text = 'The first one is a sentence. "It is quoted here, too." Then comes e. g. the last of them! Short. The end?'
-    first, second, third = (
-        "The first one is a sentence.", '"It is quoted here, too."', "Then comes e. g. the last of them!"
-    )  # fmt: skip
-    assert neighbouring_sentences([text, text, ""]) == [(first, second), (second, third)]
+def test_words_of_scripts_without_spaces_are_letters() -> None:
     assert words_of("今天天气很好。") == ["今", "天", "天", "气", "很", "好", "。"]
     assert "".join(words_of("GPU で  計算 する")) == "GPU で  計算 する"
-    assert neighbouring_sentences(["今天天气很好。我们去公园散步吧。"]) == [("今天天气很好。", "我们去公园散步吧。")]
-
-
-def test_neighbours_are_positive() -> None:
-    make, rng = JUDGES["neighbours"], np.random.default_rng(0)
-    long, single = topic_texts(120, sentences=3), topic_texts(50)  # a sentence each: the next text is the neighbour
-    for texts, beside in ((long, neighbouring_sentences(long)), (single, list(itertools.pairwise(single)))):
-        pairs, gold = make(texts, rng)
-        assert all((pair in beside) == (value == 1) for pair, value in zip(pairs, gold, strict=True))
-        assert (gold == 0).sum() > 2 * (gold == 1).sum() > 30
-    with pytest.raises(InputError, match="are equal"):
-        make(["a b", "c d"] * 20, rng)
-
-
-def test_texts_of_several_sentences_are_running_text() -> None:
-    assert "halves, perturbed, length; with running text" in Teacher.of(topic_texts(30, seed=9), [], 0).note
-    teacher = Teacher.of(topic_texts(120, sentences=4), [], 0)
-    assert teacher.note == "The teachers were selected by neighbours, length."

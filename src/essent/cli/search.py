@@ -106,7 +106,7 @@ def search(
         data: Labelled data: tasks such as stsb.dev or trec, files, folders. The columns determine the kind (scored
             pairs, duplicates, triplets, classes, clusters, retrieval), or KIND:FILE. With several data sets, the mean
             rank decides.
-        texts: Choose without labels on these texts; sentences of running text must be in their original order.
+        texts: Choose without labels on these texts.
         use: What the vectors are for, if there are no labels. Default: similarity.
         column: Column with the texts of --texts, in .jsonl, .csv, .tsv and .parquet files.
         space: Search space: auto (full, or decoder for a causal language model), heads, layers, weights, shaping, full,

@@ -287,7 +287,7 @@ def decide_by_teacher(
     for name in others:
         difference, ends = levels[leader] - levels[name], interval(draws[leader] - draws[name])
         comparisons.append(Comparison(leader, name, difference, *ends, math.nan, criterion, by_labels=False))
-    notes = teacher.note, RETRIEVAL_ONLY if use == RETRIEVAL else SIMILARITY_ONLY
+    notes = (RETRIEVAL_ONLY if use == RETRIEVAL else SIMILARITY_ONLY,)
     board = replace(add_intervals(board, draws), notes=notes, comparisons=tuple(comparisons))
     measurement = f"Measured for {described(use)} by cosine, without labels, by {criterion}"
     agrees = "its own score of {:.3f} is so high that another recipe seldom gains by labels"
