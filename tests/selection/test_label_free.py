@@ -21,16 +21,16 @@ from essent.selection.label_free import (
 WORDS = 20
 
 
-def topic_texts(count: int = 240, seed: int = 0, per_topic: int = 20) -> list[str]:
-    """Texts of eight to fourteen words of one topic and some that all topics share; `per_topic` in a row a topic."""
-    rng = np.random.default_rng(seed)
+def topic_texts(count: int = 240) -> list[str]:
+    """Texts of eight to fourteen words of one topic and some that all topics share; twenty in a row a topic."""
+    rng = np.random.default_rng(0)
 
     def text(topic: int) -> str:
         own = [f"t{topic}w{word}" for word in rng.integers(WORDS, size=rng.integers(6, 10))]
         shared = [f"the{word}" for word in rng.integers(4, size=rng.integers(2, 5))]
         return " ".join(rng.permutation([*own, *shared])).capitalize() + "."
 
-    return [text(number // per_topic) for number in range(count)]
+    return [text(number // 20) for number in range(count)]
 
 
 def teacher_and_cosines(recipes: int, seed: int = 3) -> tuple[Teacher, np.ndarray]:
