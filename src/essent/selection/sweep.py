@@ -295,8 +295,8 @@ class Store:
                 f"{folder} contains another search (other model, data, recipes or settings). Choose another folder, or "
                 "remove this one to start over."
             )
-        self._file = np.memmap(rows, DOUBLE, "r+")
-        self.rows = self._file.reshape(recipes, width)
+        self._mapped = np.memmap(rows, DOUBLE, "r+")
+        self.rows = self._mapped.reshape(recipes, width)
 
     def _sync(self, *paths: Path) -> None:
         if self.durable:
@@ -310,7 +310,7 @@ class Store:
     def finish(self, unit: str) -> None:
         """Mark a unit of work as finished, after all its data have reached the disk."""
         if self.durable:
-            self._file.flush()
+            self._mapped.flush()
         self._sync(*sorted(self._unsynced))
         self._unsynced.clear()
         (self.folder / f"done-{unit}").touch()
