@@ -65,7 +65,7 @@ def lost(task: PairTask, known: Known, count: int, repeats: int) -> dict[str, np
         rng = np.random.default_rng(repeat)
         pool = rng.permutation(len(task))[: len(task) * 3 // 4]
         random = rng.choice(pool, count, replace=False)
-        chosen = pool[choose_pairs(cosines[:, pool], count, rng)[0]]
+        chosen = pool[choose_pairs(cosines[:, pool], count, rng)]
         for name, places in (("random", random), ("chosen", chosen)):
             scores = judged(task, cosines, places)
             for how, ranking in (

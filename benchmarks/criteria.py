@@ -7,7 +7,7 @@ its score by labels and by `teacher`. Printed for each space: rank correlation w
 first recipe by `teacher` loses against the best by labels / points that it gains over `mean`.
 
 `--cases` appends what `teacher` sees of its first recipe and of each baseline, and what labels say of the two: a row a
-model, data set, space and baseline. `src/essent/selection/label_free_cases.tsv` was made like this, and
+model, data set, space and baseline. `benchmarks/label_free_cases.tsv` was made like this, and
 `benchmarks/label_free_rule.py` makes the rule of it by which a search without labels keeps a baseline.
 """
 

@@ -1,13 +1,13 @@
 """The rule by which a search without labels keeps a baseline, made of measured cases and checked on models left out.
 
-python benchmarks/label_free_rule.py CASES.tsv [--write src/essent/selection/label_free_cases.tsv]
+python benchmarks/label_free_rule.py CASES.tsv [--write benchmarks/label_free_cases.tsv]
 
 The cases are those of `benchmarks/criteria.py --cases`. Each rule is fitted on the similarity cases of all models but
 one (or of all families but one) and decides on that one, for each in turn, between the first recipe of `teacher` and
 `mean`. Printed: how often it is right, how many points it loses by being wrong (mean over the cases), its Brier score,
-and the points lost on each model left out. Last the coefficients of essent's rule by all cases, which stand in
-`essent/selection/verdict.py`; `--write` writes the cases with the probability by the rule of all other
-models.
+and the points lost on each model left out. Last MAX_LEVEL of `essent/selection/verdict.py`, the baseline's score by
+`teacher` at which the regression of all cases is at one half, and what the choices gained over `mean` (TEACHER_CASES);
+`--write` writes the cases with the probability by the rule of all other models.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from essent.selection import verdict
+CASES = Path(__file__).parent / "label_free_cases.tsv"
+COMPARING_KINDS = ("pairs", "duplicates")  # kinds of labels that compare two texts
+THRESHOLD = 0.5  # minimum probability at which the first recipe is chosen
+TRAINED = ("all-MiniLM-L6-v2", "e5-small-en")  # models that were trained for sentences
 
 Rule = Callable[[pd.DataFrame, pd.DataFrame], np.ndarray]  # cases to learn from, cases to judge -> probabilities
 
@@ -120,22 +123,27 @@ def left_out(cases: pd.DataFrame, rule: Rule, group: str, known: pd.DataFrame | 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="?", type=Path, default=verdict.CASES)
+    parser.add_argument("cases", nargs="?", type=Path, default=CASES)
     parser.add_argument("--write", type=Path, help="the cases with the probability by the rule of the other models")
     options = parser.parse_args()
     cases = read(options.cases)
-    similarity = cases[cases["kind"].isin(verdict.COMPARING_KINDS)]
+    similarity = cases[cases["kind"].isin(COMPARING_KINDS)]
     compare("Similarity (pairs, duplicates), a model left out", similarity, "model")
     compare("Similarity, a family left out", similarity, "family")
-    classes = cases[~cases["kind"].isin(verdict.COMPARING_KINDS)]
+    classes = cases[~cases["kind"].isin(COMPARING_KINDS)]
     compare("Classes and clusters by rules of similarity, a model left out", classes, "model", similarity)
     made = fit(similarity, ("level",))
     scaler, model = made[0], made[-1]
-    print(f"\nMEAN, SPREAD = {scaler.mean_[0]:.5f}, {scaler.scale_[0]:.5f}")
-    print(f"INTERCEPT, COEFFICIENT = {model.intercept_[0]:.5f}, {model.coef_[0, 0]:.5f}")
+    level = scaler.mean_[0] - scaler.scale_[0] * model.intercept_[0] / model.coef_[0, 0]
+    print(f"\nMAX_LEVEL = {level:.5f}")
+    cases["left_out"] = left_out(cases, fitted(("level",)), "model", similarity).round(4)
+    over_mean = cases[cases["baseline"] == "mean"]
+    for (kind, trained), own in over_mean.groupby([over_mean["kind"], over_mean["model"].isin(TRAINED)]):
+        gain = own["gain"].where(own["left_out"] >= THRESHOLD, 0.0)
+        of_models = "trained for sentences" if trained else "not trained for sentences"
+        print(f"{kind}, models {of_models}: {gain.mean():+.2f}, worse in {(gain < 0).sum()} of {len(gain)}")
     if options.write:
         said = [line for line in options.cases.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
-        cases["left_out"] = left_out(cases, fitted(("level",)), "model", similarity).round(4)
         table = cases.drop(columns=["contradicted", "family"]).to_csv(sep="\t", index=False, lineterminator="\n")
         options.write.write_text("".join(f"{line}\n" for line in said) + table, encoding="utf-8")
 
@@ -153,7 +161,7 @@ def compare(what: str, cases: pd.DataFrame, group: str, known: pd.DataFrame | No
     known_rules = {name: fitted(features) for name, features in RULES.items() if set(features) <= set(cases)}
     for name, rule in {**FIXED, **known_rules}.items():
         chance = left_out(cases, rule, group, known)[over_mean]
-        taken = chance >= verdict.THRESHOLD
+        taken = chance >= THRESHOLD
         each = [regret(shown[shown["model"] == model], taken[(shown["model"] == model).to_numpy()]) for model in models]
         lost[name] = losses(shown, taken)
         row = f"{(taken == better).mean():6.2f} {lost[name].mean():6.2f} {spread_of(shown, lost[name])}"

@@ -217,7 +217,7 @@ class Case:
         for count, repeat in product(JUDGED, range(REPEATS)):
             rng = np.random.default_rng(repeat)
             pool = rng.permutation(len(self.same_class))[: len(self.same_class) * 3 // 4]
-            drawn = rng.choice(len(pool), count, replace=False), choose_pairs(self.cosines[:, pool], count, rng)[0]
+            drawn = rng.choice(len(pool), count, replace=False), choose_pairs(self.cosines[:, pool], count, rng)
             for selected, pairs in zip(SELECTED, drawn, strict=True):
                 answers = unit_ranks(self.same_class[pool[pairs]])
                 columns.setdefault((count, selected), []).append(unit_ranks(self.cosines[:, pool[pairs]]) @ answers)

@@ -68,11 +68,8 @@ class Watched(PairTask):
 
 def one_by_one(model: Any, recipes: list[str], task: PairTask, **options: Any) -> dict[str, Watched]:
     """Recipe -> the task with its cosines, by `evaluate`."""
-    watched, scores_by_recipe = Watched.of(task), {}
-
-    def keep(recipe: str, result: Result) -> None:
-        scores_by_recipe[recipe] = Watched.of(task)
-        scores_by_recipe[recipe].score(watched.cosines)
-
-    evaluate(model, recipes, [watched], report=keep, **options)
-    return scores_by_recipe
+    watched = {}
+    for recipe, (result,) in evaluate(model, recipes, [task], **options).items():
+        watched[recipe] = Watched.of(task)
+        watched[recipe].score(result.evidence)
+    return watched

@@ -37,7 +37,6 @@ evaluate results.json --report out ~ unknown format ''. Known: .html
 evaluate results.json --report o.html -r mean ~ Pass a model
 search -m x ~ Pass either --data
 search -m x --data texts.txt ~ Texts without labels are for --texts
-search -m x --texts many.txt --ask-file judge.csv ~ --ask-file needs --ask
 search -m x --data my-pairs.jsonl --ask 5 ~ Pass the texts with --texts
 search -m x --texts many.txt --ask 5 --for clusters ~ --ask selects pairs for similarity, not for clusters
 search -m TINY --texts many.txt --ask 5 --ask-file judge.txt ~ .csv

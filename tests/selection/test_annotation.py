@@ -10,94 +10,62 @@ import pytest
 
 from essent import Encoder, search
 from essent.errors import DataError, InputError
-from essent.selection.annotation import (
-    AnnotatedPairs,
-    Annotation,
-    choose_pairs,
-    read_annotated,
-    read_pairs,
-    write_pairs,
-)
+from essent.selection.annotation import AnnotatedPairs, choose_pairs, read_annotated, read_pairs, write_pairs
 from essent.selection.run import annotate
 from essent.tasks.pairs import PairTask
-from selection_samples import PAIRS, TASK, planted
+from selection_samples import TASK
 
 TEXTS = [text for text in TASK.texts() if text]
-
-
-@pytest.fixture(scope="module")
-def annotation(shell: Any) -> Annotation:
-    return annotate(shell, [pair[:2] for pair in PAIRS], "weights", count=20)
 
 
 # -- which pairs ------------------------------------------------------------------------------------------------------
 
 
-def test_disputed_pairs_and_strata() -> None:
+def test_disputed_pairs_of_the_whole_scale_in_random_order() -> None:
     cosines = np.linspace(0, 1, 100) + 0.02 * np.random.default_rng(0).normal(size=(6, 100))
     cosines[:3, 55] += 0.2  # three of the recipes disagree on this pair, which stays near its stratum
     cosines[3:, 55] -= 0.2
-    indices, reasons = choose_pairs(cosines, 20, np.random.default_rng(0))
-    assert len(set(indices.tolist())) == len(reasons) == 20
-    disputed = [index for index, reason in zip(indices, reasons, strict=True) if "disagree" in reason]
-    assert (len(disputed), 55 in disputed) == (10, True)
-    assert set(indices // 10) == set(range(10))  # the whole scale
-
-
-def test_the_order_is_random_and_the_seed_decides() -> None:
-    cosines = np.random.default_rng(0).normal(size=(6, 60))
-    constant = np.concatenate([cosines, np.full((2, 60), 0.5), np.full((1, 60), np.nan)])  # these are ignored
+    constant = np.concatenate([cosines, np.full((2, 100), 0.5), np.full((1, 100), np.nan)])  # these are ignored
     first, again, other = (
-        choose_pairs(rows, 30, np.random.default_rng(seed))[0]
-        for rows, seed in ((cosines, 1), (constant, 1), (cosines, 2))
+        choose_pairs(rows, 20, np.random.default_rng(seed)).tolist()
+        for rows, seed in ((cosines, 0), (constant, 0), (cosines, 2))
     )
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first, other)
-    assert abs(np.corrcoef(np.arange(30), cosines.mean(axis=0)[first])[0, 1]) < 0.6  # not in the order of similarity
-    for count in (1, 2, 7, 59, 60):
-        assert len(set(choose_pairs(cosines, count, np.random.default_rng(0))[0].tolist())) == count
+    assert 55 in first
+    assert {index // 10 for index in first} == set(range(10))
+    assert first == again != other
+    assert abs(np.corrcoef(np.arange(20), first)[0, 1]) < 0.6  # not in the order of similarity
+    for count in (1, 2, 7, 99, 100):
+        assert len(set(choose_pairs(cosines, count, np.random.default_rng(0)).tolist())) == count
 
 
-def test_chosen_pairs_come_from_the_data(shell: Any, annotation: Annotation) -> None:
-    assert set(annotation.pairs) <= {pair[:2] for pair in PAIRS}
-    assert len(annotation.pairs) == len(annotation.reasons) == 20
+def test_chosen_pairs_come_from_the_data(shell: Any) -> None:
     first, again = (annotate(shell, TEXTS, "weights", count=15, seed=3) for _ in range(2))
-    assert first.pairs == again.pairs
-    assert len(set(map(frozenset, first.pairs))) == 15
-    assert {text for pair in first.pairs for text in pair} <= set(TEXTS)
-    pairs = [pair[:2] for pair in PAIRS[:10]]
-    for data, count, message in (
-        (pairs * 2, 99, "Cannot select 99 pairs to annotate: the data has only 10"),
-        (TASK, 5, "already has labels"),
-        (pairs, 0, "count=0"),
+    assert first == again
+    assert len(set(map(frozenset, first))) == 15
+    assert {text for pair in first for text in pair} <= set(TEXTS)
+    for arguments, message in (
+        ({"data": TEXTS[:9], "count": 99}, "Cannot select 99 pairs to annotate: the data has only [12]"),
+        ({"data": TASK}, "already has labels"),
+        ({"data": TEXTS, "count": 0}, "count=0"),
+        ({"data": TEXTS, "criterion": None}, "Unknown option 'criterion'"),
     ):
         with pytest.raises(InputError, match=message):
-            annotate(shell, data, "weights", count=count)
-    with pytest.raises(InputError, match="annotate has no argument 'criterion'"):
-        annotate(shell, TEXTS, "weights", criterion=None)
+            annotate(shell, space="weights", **arguments)
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-def test_pairs_file_round_trip(suffix: str, tmp_path: Path) -> None:
+def test_pairs_file_round_trip_and_unscored_pairs(tmp_path: Path) -> None:
     pairs = [('A "quoted", text', "über\nzwei Zeilen", 2.5), ("b", "c", None), ("d", "e", 0.0)]
-    write_pairs(tmp_path / f"judge{suffix}", pairs)
-    assert read_pairs(tmp_path / f"judge{suffix}") == pairs
-
-
-def test_unscored_pairs_and_foreign_texts_give_notes(annotation: Annotation, tmp_path: Path) -> None:
-    annotation.write(tmp_path / "judge.csv")
-    pairs = read_pairs(tmp_path / "judge.csv")
-    with pytest.raises(DataError, match="none of the 20 pairs has a score"):
-        read_annotated(tmp_path / "judge.csv", annotation.source)
-    write_pairs(tmp_path / "judge.csv", [(first, second, 1.0) for first, second, _ in pairs[:4]] + pairs[4:])
-    task = annotation.with_scores(tmp_path / "judge.csv")
-    assert len(task) == 4
-    assert any("16 of 20 pairs have no score" in note for note in task.notes)
-    foreign = read_annotated(tmp_path / "judge.csv", [text for pair in pairs[:3] for text in pair[:2]])
-    assert any("1 of the 4 annotated pairs contain a text that is not in the" in note for note in foreign.notes)
+    write_pairs(tmp_path / "judge.csv", pairs)
+    assert read_pairs(tmp_path / "judge.csv") == pairs
+    task = read_annotated(tmp_path / "judge.csv", ["b", "d"])
+    assert len(task) == 2
+    assert any("1 of 3 pairs have no score" in note for note in task.notes)
+    write_pairs(tmp_path / "judge.csv", pairs[1:2])
+    with pytest.raises(DataError, match="none of the 1 pairs has a score"):
+        read_annotated(tmp_path / "judge.csv", ["b"])
 
 
 @pytest.mark.parametrize(
@@ -111,39 +79,34 @@ def test_bad_files_name_their_line(content: str, message: str, tmp_path: Path) -
     (tmp_path / "judge.csv").write_text(content, "utf-8")
     with pytest.raises(DataError, match=rf"judge\.csv, {message}"):
         read_pairs(tmp_path / "judge.csv")
-    with pytest.raises(DataError, match=r"judge\.txt: expected a \.csv or \.jsonl file"):
-        write_pairs(tmp_path / "judge.txt", [("a", "b", None)])
 
 
 # -- the choice -------------------------------------------------------------------------------------------------------
 
 
-def test_judgements_and_the_teacher_rank_recipes_fitted_on_all_texts(shell: Any, annotation: Annotation) -> None:
-    task = annotation.with_scores([float(n % 6) for n in range(20)])
-    everything = [pair[0] for pair in PAIRS] + [pair[1] for pair in PAIRS]
-    assert task.texts() == everything
-    board = search(shell, task, "weights")
-    encoder = Encoder(shell, "layers=static weights=idf").fit(everything)
-    alone = PairTask("alone", task.pairs).run(encoder).metrics["spearman"]["all"]
-    assert board.find("layers=static weights=idf").scores["spearman"] == pytest.approx(alone, abs=1e-3)
-    without = search(shell, [pair[:2] for pair in PAIRS], "weights")
-    assert board.criterion == "judged + teacher"
+def test_judgements_and_the_teacher_rank_recipes_fitted_on_all_texts(shell: Any, tmp_path: Path) -> None:
+    fitted = Encoder(shell, "layers=static weights=idf").fit(TEXTS)
+    pairs = annotate(shell, TEXTS, "weights", count=50)
+    first, second = (fitted.encode(list(side), normalize_embeddings=True) for side in zip(*pairs, strict=True))
+    gold = np.einsum("pd,pd->p", first, second).tolist()
+    write_pairs(tmp_path / "judge.csv", [(*pair, score) for pair, score in zip(pairs, gold, strict=True)])
+    task = read_annotated(tmp_path / "judge.csv", TEXTS)
+    assert task.texts() == TEXTS
+    board, alone, without = (
+        search(shell, data, "weights", criterion=criterion)
+        for data, criterion in ((task, ()), (task, "spearman"), (TEXTS, ()))
+    )
+    assert (board.criterion, set(alone.trials[0].scores)) == ("judged + teacher", {"spearman"})
+    assert alone.find("layers=static weights=idf").scores["spearman"] > 99.9
+    encoder = Encoder(shell, "weights=idf").fit(TEXTS)
+    expected = PairTask("alone", task.pairs).run(encoder).metrics["spearman"]["all"]
+    assert board.find("weights=idf").scores["spearman"] == pytest.approx(expected, abs=1e-3)
     for trial in board.trials:
         teacher = without.find(trial.recipe).scores["teacher"]
         assert trial.scores["teacher"] == pytest.approx(teacher, abs=1e-9, nan_ok=True)
-        expected = (20 * trial.scores["spearman"] + 30 * 100 * trial.scores["teacher"]) / 50
-        assert trial.scores["judged + teacher"] == pytest.approx(expected, nan_ok=True)
-    assert "Ranked by 20 annotated pairs" in " ".join(board.notes)
-
-
-def test_judgements_find_the_planted_recipe(shell: Any) -> None:
-    truth = planted(shell, "layers=static weights=idf", noise=0.0)
-    annotated = annotate(shell, [pair[:2] for pair in truth.pairs], "weights", count=50)
-    gold = {pair[:2]: pair.score for pair in truth.pairs}
-    task = annotated.with_scores([gold[pair] for pair in annotated.pairs])
-    board = search(shell, task, "weights", criterion="spearman")
-    assert set(board.trials[0].scores) == {"spearman"}
-    assert board.find("layers=static weights=idf").scores["spearman"] > 99.9
+        both = (50 * trial.scores["spearman"] + 30 * 100 * trial.scores["teacher"]) / 80
+        assert trial.scores["judged + teacher"] == pytest.approx(both, nan_ok=True)
+    assert "Ranked by 50 annotated pairs" in " ".join(board.notes)
 
 
 def test_annotated_pairs_of_new_texts() -> None:

@@ -4,38 +4,33 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from command_line import write_rows
-from essent.errors import DataError, InputError
+from essent.errors import InputError
 from essent.selection.label_free import (
     JUDGES,
     Teacher,
     candidate_pairs,
     judge_scores,
-    mean_rank,
-    neighbouring_sentences,
-    unit_ranks,
     words_of,
 )
 
 WORDS = 20
 
 
-def topic_texts(count: int = 240, sentences: int = 1, seed: int = 0, per_topic: int = 20) -> list[str]:
-    """Texts of eight to fourteen words of one topic and some that all topics share; `per_topic` in a row a topic."""
-    rng = np.random.default_rng(seed)
+def topic_texts(count: int = 240) -> list[str]:
+    """Texts of eight to fourteen words of one topic and some that all topics share; twenty in a row a topic."""
+    rng = np.random.default_rng(0)
 
-    def sentence(topic: int) -> str:
+    def text(topic: int) -> str:
         own = [f"t{topic}w{word}" for word in rng.integers(WORDS, size=rng.integers(6, 10))]
         shared = [f"the{word}" for word in rng.integers(4, size=rng.integers(2, 5))]
         return " ".join(rng.permutation([*own, *shared])).capitalize() + "."
 
-    return [" ".join(sentence(number // per_topic) for _ in range(sentences)) for number in range(count)]
+    return [text(number // 20) for number in range(count)]
 
 
 def teacher_and_cosines(recipes: int, seed: int = 3) -> tuple[Teacher, np.ndarray]:
@@ -53,9 +48,7 @@ def test_a_judge_scores_as_described_and_leaves_undefined_recipes_out(name: str)
     cosines = np.random.default_rng(1).uniform(-1, 1, (7, len(pairs))).round(2)
     alike, unlike = cosines[:, gold == 1], cosines[:, gold == 0]
     lengths = [abs(len(a.split()) - len(b.split())) for a, b in pairs]
-    if name == "neighbours":
-        expected = stats.mannwhitneyu(alike, unlike, axis=1).statistic / (alike.shape[1] * unlike.shape[1])
-    elif name == "perturbed":
+    if name == "perturbed":
         spread = np.sqrt((np.var(alike, axis=1) + np.var(unlike, axis=1)) / 2)
         expected = (np.mean(alike, axis=1) - np.mean(unlike, axis=1)) / spread
     elif name == "halves":  # the same half, against its own and against a near text's
@@ -70,22 +63,12 @@ def test_a_judge_scores_as_described_and_leaves_undefined_recipes_out(name: str)
     np.testing.assert_allclose(np.delete(scores, [0, 4]), expected, atol=1e-12)
 
 
-def test_ranks() -> None:
-    rng = np.random.default_rng(0)
-    a, b = rng.integers(5, size=(2, 40)).astype(float)
-    assert unit_ranks(a) @ unit_ranks(b) == pytest.approx(stats.spearmanr(a, b).statistic, abs=1e-12)
-    assert not unit_ranks(np.ones(4)).any()
-    scores = [np.array([0.1, 0.5, 0.3, np.nan]), np.array([2.0, 3.0, 3.0, 9.0])]
-    np.testing.assert_allclose(mean_rank(scores), [1 / 3, 2.75 / 3, 2.25 / 3, np.nan])
-    assert np.isnan(mean_rank([np.full(3, np.nan)])).all()
-
-
 @pytest.mark.parametrize(("recipes", "teachers"), [(4, 2), (14, 5), (90, 9)])
 def test_the_score_against_its_description(recipes: int, teachers: int) -> None:
     teacher, cosines = teacher_and_cosines(recipes)
     pieces = np.split(cosines, np.cumsum([len(gold) for gold in teacher.gold])[:-1], axis=1)
     ranks = np.zeros(recipes)
-    for name, piece, gold in zip(teacher.judges, pieces, teacher.gold, strict=False):
+    for name, piece, gold in zip(JUDGES, pieces, teacher.gold, strict=False):
         ranks += stats.rankdata(judge_scores(name, piece, gold))
     best = np.argsort(-ranks, kind="stable")[:teachers]
     own = stats.rankdata(pieces[3], axis=1)
@@ -108,20 +91,6 @@ def test_scores_need_a_reference_and_spread_and_are_drawn_by_first_text() -> Non
     count = len(teacher.gold[-1])  # with one first text there is one group, and every draw contains all pairs
     shared = (*teacher.pairs[:-count], *(("one text", second) for _, second in teacher.pairs[-count:]))
     np.testing.assert_allclose(replace(teacher, pairs=shared).bootstrap(cosines, 0, 5), np.tile(scores[:, None], 5))
-
-
-# -- planted cases ----------------------------------------------------------------------------------------------------
-
-
-def test_less_noise_scores_higher() -> None:
-    teacher, rng = Teacher.of(topic_texts(sentences=3), [], 0), np.random.default_rng(1)
-    topics = [[{word.split("w")[0].lower() for word in text.split()} for text in pair] for pair in teacher.pairs]
-    alike = np.array([len(a & b) / len(a | b) for a, b in topics])
-    noises = [0.02, 0.15, 0.3, 0.9, 0.1, 0.2]
-    cosines = np.tanh(np.array([alike + noise * rng.normal(size=len(alike)) for noise in noises]))
-    scores = teacher.with_reference(cosines).scores(cosines)
-    assert (np.argmax(scores), np.argmin(scores)) == (0, 3)
-    assert stats.spearmanr(-scores, noises).statistic > 0.9
 
 
 # -- what is drawn ----------------------------------------------------------------------------------------------------
@@ -155,42 +124,6 @@ def test_own_pairs_are_preferred_to_near_and_random_ones() -> None:
     assert all(a != b for a, b in pairs)
 
 
-# -- running text -----------------------------------------------------------------------------------------------------
-
-
-def test_neighbouring_sentences() -> None:
-    text = 'The first one is a sentence. "It is quoted here, too." Then comes e. g. the last of them! Short. The end?'
-    first, second, third = (
-        "The first one is a sentence.", '"It is quoted here, too."', "Then comes e. g. the last of them!"
-    )  # fmt: skip
-    assert neighbouring_sentences([text, text, ""]) == [(first, second), (second, third)]
+def test_words_of_scripts_without_spaces_are_letters() -> None:
     assert words_of("今天天气很好。") == ["今", "天", "天", "气", "很", "好", "。"]
     assert "".join(words_of("GPU で  計算 する")) == "GPU で  計算 する"
-    assert neighbouring_sentences(["今天天气很好。我们去公园散步吧。"]) == [("今天天气很好。", "我们去公园散步吧。")]
-
-
-def test_neighbours_are_positive() -> None:
-    make, rng = JUDGES["neighbours"], np.random.default_rng(0)
-    long, single = topic_texts(120, sentences=3), topic_texts(50)  # a sentence each: the next text is the neighbour
-    for texts, beside in ((long, neighbouring_sentences(long)), (single, list(itertools.pairwise(single)))):
-        pairs, gold = make(texts, rng)
-        assert all((pair in beside) == (value == 1) for pair, value in zip(pairs, gold, strict=True))
-        assert (gold == 0).sum() > 2 * (gold == 1).sum() > 30
-    with pytest.raises(InputError, match="are equal"):
-        make(["a b", "c d"] * 20, rng)
-
-
-def test_running_text_comes_from_a_file_or_from_texts_of_several_sentences(tmp_path: Path) -> None:
-    texts, elsewhere = topic_texts(120, sentences=4), topic_texts(30, seed=9)
-    lines, rows, bad = (str(tmp_path / name) for name in ("corpus.txt", "corpus.jsonl", "bad.jsonl"))
-    Path(lines).write_text("\n".join(texts), encoding="utf-8")
-    write_rows(Path(rows), ({"text": text} for text in texts))
-    assert "halves, perturbed, length; with running text" in Teacher.of(elsewhere, [], 0).note
-    from_file, from_texts = Teacher.of(elsewhere, [], 0, rows), Teacher.of(texts, [], 0)
-    assert from_file.pairs == Teacher.of(elsewhere, [], 0, lines).pairs
-    assert from_file.note == from_texts.note == "The teachers were selected by neighbours, length."
-    assert from_file.pairs[:100] == from_texts.pairs[:100]
-    Path(bad).write_text('{"sentence": "a"}', encoding="utf-8")
-    for path, message in ((bad, "column 'text'"), (str(tmp_path / "none.txt"), "does not exist")):
-        with pytest.raises(DataError, match=message):
-            Teacher.of(elsewhere, [], 0, path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 import sys
 from pathlib import Path
@@ -94,9 +93,6 @@ def test_scores_in_mteb(task: Any, encoder: Encoder, tmp_path: Path) -> None:
         assert abs(from_mteb.get_score()) <= 1
     assert (from_mteb.task_name, from_mteb.dataset_revision) == (f"essent.{task.name}", task.digest())
     assert (read.task, read.n, read.main, read.notes) == (own.task, own.n, own.main, own.notes)
-    assert set(read.subsets) == set(own.subsets)
-    names = ("sha256", "split", "versions")  # other values are rounded by MTEB
-    assert [read.provenance.get(name) for name in names] == [own.provenance.get(name) for name in names]
 
 
 def test_main_scores_in_mteb(encoder: Encoder) -> None:
@@ -109,10 +105,6 @@ def test_main_scores_in_mteb(encoder: Encoder) -> None:
     isoscore = GEOMETRY.run(encoder).metrics["isoscore"]["all"]
     assert scores[:2] == pytest.approx([1 - np.mean(shares), isoscore], abs=1e-6)
     assert np.isnan(scores[2:]).all()  # no comparison, and no correlation
-    single_read, constant_read = (Result.from_dict(r.scores["test"][0]["essent_result"]) for r in from_mteb[2:])
-    assert math.isnan(constant_read.main_score)
-    assert "constant gold scores" in constant_read.notes[0]
-    assert single_read.metrics["ranked_above"] == {}
 
 
 def test_metadata_in_mteb() -> None:
@@ -131,7 +123,6 @@ def test_metadata_in_mteb() -> None:
     ("name", "options", "message"),
     [
         ("a/b", {}, "cannot be part of a file name"),
-        ("", {}, "cannot be part of a file name"),
         ("a", {"languages": ["english"]}, "rejects the task 'a'"),
     ],
 )

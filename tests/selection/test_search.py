@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
@@ -18,13 +18,11 @@ from essent import Encoder
 from essent.errors import DataError, InputError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from essent.model.backbone import Backbone
 from essent.recipe.recipe import Recipe
-from essent.selection.evaluation import evaluate
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.run import run_passes, search
 from essent.selection.search_data import SearchData, SearchSettings
 from essent.selection.space import Grid, Space
 from essent.selection.sweep import Store, Sweep
-from essent.selection.verdict import probability_of_improvement
 from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
 from near_ties import Watched, one_by_one
@@ -109,17 +107,6 @@ def test_pooled_vectors_fit_the_memory(shell: SentenceTransformer, monkeypatch: 
     assert all(size <= memory // 2 or rows == 1 for rows, size in buffers)
 
 
-def test_progress_is_printed_in_lines_off_a_terminal(
-    shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("essent._core.display.FIRST_LINE", 0.0)
-    search(shell, TASK, MIXED, progress=True)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines
-    assert all("per second, about" in line for line in lines)
-    assert {line.split(",")[0].rpartition(" ")[2] for line in lines} == {"texts", "groups"}
-
-
 def test_passes_layers_alike_and_repetition(shell: SentenceTransformer) -> None:
     space = Space((*MIXED.grids, Grid(layers=("3", "L", "0+3+L"))), MIXED.named[3:])  # layer 3 is the last
     first, second = (search(shell, TASK, space, seed=3) for _ in range(2))
@@ -128,13 +115,17 @@ def test_passes_layers_alike_and_repetition(shell: SentenceTransformer) -> None:
     assert first.find("layers=3").scores == first.find("mean").scores
     (alone,) = one_by_one(shell, ["layers=0+3+L"], TASK).values()
     assert first.find("layers=0+3+L").scores["spearman"] == alone.expected("layers=0+3+L")
+    curves = search(shell, TASK, "layers", device="cpu").layers()
+    assert (set(curves["alone"]), set(curves["with 0"])) == ({"static", "0", "1", "2", "L"}, {"1", "2", "L"})
 
 
 class KilledError(Exception):
     """Stands for a process that ends at any moment."""
 
 
-@pytest.mark.parametrize("units", [pytest.param(1, marks=pytest.mark.slow), 4, pytest.param(9, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "units", [pytest.param(1, marks=pytest.mark.slow), 4, pytest.param(12, marks=pytest.mark.slow)]
+)
 def test_a_killed_search_resumes(
     shell: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, units: int
 ) -> None:
@@ -171,8 +162,6 @@ def test_a_folder_of_another_search_is_refused(shell: SentenceTransformer, bert:
     (tmp_path / "full" / "thesis.txt").write_text("mine", "utf-8")
     for model, settings, message in (
         (shell, {"space": "layers"}, "contains another search"),
-        (shell, {"batch_size": 8}, "contains another search"),
-        (shell, {"precision": "float32"}, "contains another search"),
         (changed, {}, "contains another search"),
         (shell, {"work": tmp_path / "full"}, "contains other files"),
     ):
@@ -182,7 +171,8 @@ def test_a_folder_of_another_search_is_refused(shell: SentenceTransformer, bert:
 
 def test_winner_baselines_intervals_and_notes(shell: SentenceTransformer) -> None:
     unshared = tuple(Pair(p.sentence2, p.sentence1 + " too", p.score) for p in PAIRS)
-    test_task, baselines = PairTask("other", (*TASK.pairs[:9], *unshared)), ("mean", "cls")
+    shared = [Pair(f" {pair.sentence2.upper()}", pair.sentence1, pair.score) for pair in PAIRS[:9]]
+    test_task, baselines = PairTask("other", (*shared, *unshared)), ("mean", "cls")
     board = search(shell, TASK, "heads", test=[test_task], top=3, baselines=baselines)
     mix, grid = board.heads() or ("", np.empty(0))
     assert (mix, grid.shape, grid[1, 2]) == ("0+L", (3, 4), board.find("ditto:2-3").scores["spearman"])
@@ -198,6 +188,9 @@ def test_winner_baselines_intervals_and_notes(shell: SentenceTransformer) -> Non
     alone = one_by_one(shell, [leader], PairTask("left", unshared))[leader]
     assert check.scores[leader][0] == alone.expected(leader)
     assert (check.task, check.units, check.left_out) == ("other", 60, 9)
+    assert "9 pairs that are also in the search's data are excluded" in check.summary()
+    (free,) = search(shell, TASK.texts(), Space(named=("mean",)), test=[TASK]).checks
+    assert (free.units, free.left_out) == (len(TASK), 0)  # no label was read
 
 
 def test_encoders_give_the_scores_of_the_search(shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,25 +198,14 @@ def test_encoders_give_the_scores_of_the_search(shell: SentenceTransformer, monk
     monkeypatch.setattr(shell, "prompts", {"query": "the cat of the "})
     monkeypatch.setattr(shell, "default_prompt_name", "query")
     board = search(shell, TASK, "shaping")
-    for encoder, recipe in ((board.encoder(), board.best), (board.encoder(anyway=True), board.leader)):
+    for encoder, recipe in ((board.encoder(), board.best), (replace(board, kept=None).encoder(), board.leader)):
         assert encoder.recipe == recipe
         alone = Watched.of(TASK)
         alone.run(encoder)
         assert board.find(recipe).scores["spearman"] == alone.expected(recipe)
     assert without != alone.expected(board.leader)  # the default prompt is searched with
     assert board.leader == board.trials[0].recipe != board.best
-    assert encoder.chosen[-1] == f"`{board.leader}` was used nevertheless, as requested."
-
-
-def test_pairs_in_memory_and_options_of_the_model(shell: SentenceTransformer) -> None:
-    frame = pandas.DataFrame([pair[:3] for pair in TASK.pairs], columns=["sentence1", "sentence2", "score"])
-    data = (TASK, frame.to_dict("records"), frame)
-    boards = [search(shell, rows, "layers", device="cpu") for rows in data]
-    assert boards[0].trials == boards[1].trials == boards[2].trials
-    curves = boards[0].layers()
-    assert set(curves["alone"]) == {"static", "0", "1", "2", "L"}
-    assert set(curves["with 0"]) == {"1", "2", "L"}
-    assert boards[0].heads() is None
+    assert encoder.chosen[-1] == board.verdict
 
 
 @pytest.mark.parametrize(
@@ -232,22 +214,19 @@ def test_pairs_in_memory_and_options_of_the_model(shell: SentenceTransformer) ->
         ({"data": "stbs.dev"}, UnknownNameError, "stsb"),
         ({"data": []}, InputError, "needs labels or texts"),
         ({"data": "texts.txt"}, InputError, "texts without labels"),
-        ({"memroy": 1}, InputError, r"search has no argument 'memroy'\. Did you mean 'memory'"),
+        ({"memroy": 1}, InputError, "Unknown option 'memroy'"),
         ({"test": [TASK]}, InputError, "all of its 63 pairs are also in the data"),
         ({"precision": "float16"}, InputError, "allowed: auto, float32, bfloat16"),
-        ({"data": ["a text", "another"], "criterion": "spearman"}, InputError, r"needs labels.*2 texts\) has none"),
+        ({"data": ["a text", "another"], "criterion": "spearman"}, UnknownNameError, "scores of 2 texts: none, as"),
         ({"criterion": "taecher"}, UnknownNameError, "Did you mean 'teacher'"),
-        ({"criterion": "teacher:"}, InputError, "file of running text after ':' is missing"),
-        ({"criterion": ["teacher", "teacher:a.txt"]}, InputError, "both read no labels"),
         ({"criterion": ["teacher", "topics"]}, InputError, "both read no labels"),
         ({"use": "topics"}, UnknownNameError, "Unknown use 'topics'"),
-        ({"data": labels(), "criterion": "spearman"}, InputError, r"The scores of l \(classification\): acc"),
+        ({"data": labels(), "criterion": "spearman"}, UnknownNameError, "scores of l: accuracy, f1_macro"),
         ({"data": labels(), "criterion": "acuracy"}, UnknownNameError, r"'acuracy'\. Did you mean 'accuracy'"),
-        ({"data": [TASK, labels()], "weights": [1]}, InputError, "1 weights for 2 data sets"),
-        ({"data": [TASK, labels()], "weights": [1, 0]}, InputError, "must be positive"),
         ({"data": [TASK, TASK]}, InputError, "have the same name"),
         ({"data": [TASK, labels()], "criterion": "teacher"}, InputError, "ranks recipes on one data set only"),
         ({"data": ["one text", "one text"]}, InputError, "all texts are equal"),
+        ({"data": [("one text", "another text")]}, DataError, r"for pairs a tuple \(sentence1, sentence2, score\)"),
         ({"memory": 0}, InputError, "memory=0"),
         ({"seed": -1}, InputError, "seed=-1"),
         ({"baselines": ("meen",)}, RecipeError, "meen"),
@@ -265,36 +244,26 @@ def test_columns_of_data_and_tests(shell: SentenceTransformer, tmp_path: Path) -
     names = {"sentence1": "a", "sentence2": "b", "score": "gold"}
     rows = [dict(zip(names.values(), pair[:3], strict=True)) for pair in TASK.pairs]
     test = write_rows(tmp_path / "t.jsonl", ({"a": "x y", "b": f"z {number}", "gold": number} for number in range(9)))
-    space = Space((), (Recipe.parse("cls"),))
+    space = Space(named=("cls",))
     board = search(shell, rows, space, columns=names, test=[str(test)])
-    expected = search(shell, TASK, space)
-    assert board.trials == expected.trials
+    assert board.trials == search(shell, TASK, space).trials
     assert [check.task for check in board.checks] == ["t"]
     with pytest.raises(InputError, match="columns are those of labelled data or tests"):
-        search(shell, [f"The text of number {number}." for number in range(9)], columns=names)
+        search(shell, TASK.texts(), columns=names)
 
 
-def test_tests_score_the_encoder_that_is_saved(shell: SentenceTransformer) -> None:
-    """Fitted on the texts of the search, not on those of the test."""
+def test_tests_score_the_encoder_that_is_saved(shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fitted on the texts of the search, not on those of the test, and in the precision of the search."""
+    precisions, compute_in = [], Backbone.compute_in
+    monkeypatch.setattr(Backbone, "compute_in", lambda self, name: (precisions.append(name), compute_in(self, name))[1])
     searched, other = (PairTask(name, pairs) for name, pairs in (("data", PAIRS[:30]), ("other", PAIRS[30:])))
-    name = "weights=idf | zscore"
-    (check,) = search(shell, searched, Space(named=(name,)), baselines=[], test=[other]).checks
+    name, space = "weights=idf | zscore", Space(named=("weights=idf | zscore",))
+    (check,) = search(shell, searched, space, baselines=[], test=[other], precision="float32").checks
+    assert precisions == ["float32", "float32"]
     fitted, refitted = (Encoder(shell, name).fit(task.texts()) for task in (searched, other))
     saved, alone = (other.run(encoder).main_score for encoder in (fitted, refitted))
     assert check.scores[name][0] == pytest.approx(saved, abs=1e-9)
     assert saved != pytest.approx(alone, abs=1e-3)
-
-
-def test_tests_are_scored_in_the_precision_of_the_search(
-    shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    precisions, compute_in = [], Backbone.compute_in
-    monkeypatch.setattr(Backbone, "compute_in", lambda self, name: (precisions.append(name), compute_in(self, name))[1])
-    searched, other = (PairTask(name, pairs) for name, pairs in (("data", PAIRS[:30]), ("other", PAIRS[30:])))
-    board = search(shell, searched, Space(named=("mean",)), test=[other], precision="float32")
-    assert precisions == ["float32", "float32"]
-    (evaluated,) = evaluate(shell, ["mean"], [other])["mean"]
-    assert board.provenance["model"] == evaluated.provenance["model"] == "SentenceTransformer"
 
 
 def test_leaderboard_without_scores(shell: SentenceTransformer) -> None:
@@ -309,9 +278,9 @@ def test_leaderboard_without_scores(shell: SentenceTransformer) -> None:
 # -- without labels ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("data", [TASK.texts(), [pair[:2] for pair in TASK.pairs]], ids=["texts", "pairs"])
-def test_texts_and_pairs_without_labels(data: Any, shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("essent.selection.verdict.THRESHOLD", 0.0)
+def test_texts_without_labels(shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = TASK.texts()
+    monkeypatch.setattr("essent.selection.verdict.MAX_LEVEL", 1.0)
     board = search(shell, data, "weights")
     scores = [trial.scores["teacher"] for trial in board.trials]
     assert scores == sorted(scores, reverse=True)
@@ -320,18 +289,14 @@ def test_texts_and_pairs_without_labels(data: Any, shell: SentenceTransformer, m
     assert {c.second for c in board.comparisons} == {"mean", "first-last"} - {str(board.leader)}
     assert any("similarity of sentences only. For clusters" in note for note in board.notes)
     assert (board.kept is None) == all(comparison.is_better for comparison in board.comparisons)
-    assert "Worth by labels, in measured cases of such choices: similarity " in board.verdict
-    chances = [
-        f"{probability_of_improvement(board.find(c.second).scores['teacher']):.2f} that it is better than {c.second}"
-        for c in board.comparisons
-    ]
-    sentence = f"The probability is {' and '.join(chances)}, estimated from "
-    assert (sentence in board.verdict) == (board.kept is None and len(chances) > 0)
-    monkeypatch.setattr("essent.selection.verdict.THRESHOLD", 1.0)
+    assert "Worth by labels over mean, in measured cases of such choices: similarity +5.2 points" in board.verdict
+    assert board.verdict.endswith("give labels, or 20 pairs that you label with --ask.")
+    monkeypatch.setattr("essent.selection.verdict.MAX_LEVEL", -1.0)
     other = search(shell, data, Space(named=(str(board.leader), "cls")), baselines=("mean",))
-    assert other.find("mean").scores["teacher"] == pytest.approx(board.find("mean").scores["teacher"], abs=1e-6)
+    level = board.find("mean").scores["teacher"]
+    assert other.find("mean").scores["teacher"] == pytest.approx(level, abs=1e-6)
     assert (other.kept, len(other.trials)) == ("mean", 3)  # what runs along is not ranked
-    assert f"mean is retained: {other.leader} is better with a probability of" in other.verdict
+    assert f"the baseline mean is retained: its own score of {level:.3f} is so high" in other.verdict
 
 
 def test_labels_and_teacher_share_a_pass(shell: SentenceTransformer) -> None:
@@ -342,7 +307,7 @@ def test_labels_and_teacher_share_a_pass(shell: SentenceTransformer) -> None:
     assert_scores_of_single_encoders(shell, board)
     free = search(shell, TASK, "heads", criterion=("teacher", "spearman"))
     assert free.leader == max(board.trials, key=lambda trial: trial.scores["teacher"]).recipe
-    assert "Measured by spearman, chosen by teacher and compared by labels" in free.verdict
+    assert free.verdict.startswith("Measured for the similarity of sentences by cosine, without labels, by teacher")
 
 
 def test_cross_validation_or_the_test_decides(shell: SentenceTransformer) -> None:
@@ -359,25 +324,16 @@ def test_cross_validation_or_the_test_decides(shell: SentenceTransformer) -> Non
     assert "is better than mean by +" in alone.verdict
     assert confirmed.verdict.startswith(f"On the test (planted), {confirmed.best} is better than mean by +")
     assert (refuted.best, refuted.held_out[0].is_better) == (Recipe.parse("mean"), True)
-    assert "mean is retained: on planted" in refuted.verdict
-    assert "is worse" in refuted.verdict
-
-
-# -- what the test has in common with the choice ----------------------------------------------------------------------
-
-
-def test_shared_pairs_are_excluded(shell: SentenceTransformer) -> None:
-    swapped = [(p.sentence2.upper(), f" {p.sentence1}", p.score) for p in PAIRS[:20]]
-    new = [(p.sentence1, f"{p.sentence2} {n}", p.score) for n, p in enumerate(PAIRS[20:])]
-    space, test_task = Space(named=("mean",)), PairTask("mixed", (*swapped, *new))
-    (check,) = search(shell, TASK, space, test=[test_task]).checks
-    shared, texts = len({p.sentence1 for p in PAIRS[20:]}), len({text for pair in new for text in pair[:2]})
-    assert (check.units, check.left_out, check.shared_texts, check.texts) == (40, 20, shared, texts)
-    assert "20 pairs that are also in the search's data are excluded" in check.summary()
-    assert f"{shared} of the {texts} texts are in both" in check.summary()
-    (free,) = search(shell, TASK.texts(), space, test=[TASK]).checks
-    assert (free.units, free.left_out) == (len(TASK), 0)  # no label was read
-    assert free.shared_texts == free.texts
+    assert f"mean is retained: {refuted.leader} is not significantly better, -" in refuted.verdict
+    halves = [planted(shell, name, pairs=test_pairs[part::2]) for part, name in enumerate([recipe, "mean"])]
+    both = [replace(half, name=str(number)) for number, half in enumerate(halves)]
+    mean = search(shell, planted(shell, recipe), Space(named=(recipe,)), baselines=["mean"], test=both)
+    gains = [check.comparisons[0].difference for check in mean.checks]
+    assert (
+        f"On the test (0, 1), the baseline mean is retained: {mean.leader} is not significantly better" in mean.verdict
+    )
+    assert gains[0] > 0 > gains[1]
+    assert f" {np.mean(gains):+.2f} [" in mean.verdict
 
 
 def test_templates_without_room_are_skipped(shell_of: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,6 +343,5 @@ def test_templates_without_room_are_skipped(shell_of: Shells, monkeypatch: pytes
     longest = Space((Grid(templates=(None, "prompteol-example"), weights=("uniform", "last")),))
     board = search(shell, TASK, longest, criterion=["spearman", "teacher"], baselines=["mean"])
     assert {str(trial.recipe) for trial in board.trials} == {"mean", "last-token"}
-    assert all(np.isfinite(trial.scores["teacher"]) for trial in board.trials)
     with pytest.raises(UnsupportedRecipeError, match="77 tokens, and the model reads at most 64"):
         search(shell, TASK, Space(named=("prompteol-example",)), baselines=["mean"])

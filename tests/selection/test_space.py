@@ -100,7 +100,7 @@ def test_a_file_of_grids_recipes_and_a_grammar(tmp_path: Path) -> None:
   prefix: ["This sentence :", ""]
   relation: [means, is]
   weights: mask
-- first-last | whiten
+- recipe: first-last | whiten
 - recipe: ditto:1-2
 """,
         "utf-8",
@@ -108,7 +108,7 @@ def test_a_file_of_grids_recipes_and_a_grammar(tmp_path: Path) -> None:
     space = find_space(path)
     recipes = texts(space)
     assert len(recipes) == 2 + 8 + 4
-    assert recipes[:2] == ["whitening", "ditto:1-2"] or recipes[:2] == ["first-last | whiten", "ditto:1-2"]
+    assert recipes[:2] == ["first-last | whiten", "ditto:1-2"]
     assert 'template="\\"{text}\\" is [MASK] ." weights=mask' in recipes
     assert space.name == "mine"
 
@@ -119,11 +119,10 @@ def test_a_file_of_grids_recipes_and_a_grammar(tmp_path: Path) -> None:
         ("- wieghts: [idf]", DataError, "entry 1: unknown key 'wieghts'.*weights"),
         ("- weights: [idff]", UnknownNameError, "idff.*Did you mean 'idf'"),
         ("- layers: []", DataError, "layers must be"),
-        ("- templates: [T9]", DataError, "'T9' is not a template.*'T4'"),
         ("3", DataError, "expected a non-empty list"),
-        ("- 3", DataError, "expected a grid or a recipe, not 3"),
+        ("- 3", DataError, "expected a non-empty list"),
         ("a: [", DataError, "own.yaml"),
-        ("- template: '{text} {x} [MASK]'\n  y: [a]", RecipeError, "slot {x}, but no choices"),
+        ("- template: '{text} {x} [MASK]'\n  y: [a]", RecipeError, "{x} must be a slot of it and have choices"),
     ],
 )
 def test_malformed_files_name_the_part(tmp_path: Path, content: str, error: type[Exception], message: str) -> None:
@@ -141,8 +140,7 @@ def test_malformed_files_name_the_part(tmp_path: Path, content: str, error: type
         (lambda: Grid(layers=()), RecipeError, "at least one choice in 'layers'"),
         (lambda: Space().expand(BERT), RecipeError, "contains no recipe"),
         (lambda: Space(named=("prompt",)).expand(DECODER), UnsupportedRecipeError, "no mask token"),
-        (lambda: Grammar("no slot [MASK]", {}), RecipeError, "exactly one"),
-        (lambda: Grammar("{text} {a}", {"a": ("x",), "b": ("y",)}), RecipeError, r"no slot \{b\}"),
+        (lambda: Grammar("{text} {a}", {"a": ("x",), "b": ("y",)}), RecipeError, r"\{b\} must be a slot"),
     ],
 )
 def test_refusals(make: Callable[[], object], error: type[Exception], message: str) -> None:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from essent import evaluate, verify
+from essent import verify
 from essent.encoder.encoder import Encoder
 from essent.errors import RecipeError, UnsupportedRecipeError
 from essent.model.loading import load
 from essent.recipe.contexts import Contexts
 from essent.recipe.layers import AverageTable
 from essent.recipe.recipe import Recipe
+from essent.selection.evaluation import Bench
 from essent.static.gather import average_contexts
 from families import CORPUS
 from samples import TEXTS
@@ -86,17 +86,15 @@ def test_an_encoder_carries_the_rows(
 def test_changed_files_are_read_again(
     contexts: Contexts, folder: Path, tmp_path: Path, shell_of: Callable[[str], SentenceTransformer]
 ) -> None:
-    file = tmp_path / "few.jsonl"
-    pairs = enumerate(itertools.pairwise(TEXTS))
-    file.write_text("".join(json.dumps({"sentence1": a, "sentence2": b, "score": n}) + "\n" for n, (a, b) in pairs))
-    recipe, scores = f"layers=avg:{folder}", []
+    recipe, rows = Recipe.parse(f"layers=avg:{folder}"), []
     for seed in (None, 1):
         if seed is not None:
             noise = np.random.default_rng(seed).standard_normal(contexts.table(3).shape).astype(np.float32)
             replace(contexts, tables={3: noise}).save(folder)
-        (results,) = evaluate(shell_of("bert"), [recipe], [str(file)]).values()
-        scores.append(results[0].main_score)
-    assert scores[0] != scores[1]
+        passes: dict[str, Any] = {"batch_size": 8, "progress": False, "options": {}}
+        ((_, vectors),) = Bench(shell_of("bert"), [recipe], **passes).vectors(TEXTS)
+        rows.append(vectors)
+    assert not np.allclose(rows[0], rows[1])
 
 
 # -- names of folders -------------------------------------------------------------------------------------------------

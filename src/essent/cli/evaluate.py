@@ -12,7 +12,7 @@ from essent.cli import options as opt
 from essent.cli.console import is_quiet, prepare_torch, results, show_lines, show_note
 from essent.cli.files import check_output, check_report, expand_groups, read_files, write_json_file, write_page
 from essent.errors import InputError
-from essent.tasks.result import load_results, results_table, save_results, short_name
+from essent.tasks.result import load_results, results_table, save_results
 
 if TYPE_CHECKING:
     from essent.selection.results import Evaluation
@@ -91,7 +91,6 @@ def evaluate(
     tasks = [load_task(name, data_folder, columns=named_columns) for name in expand_groups(data) or STS7]
     fit_texts = None if fit is None else read_files(fit, named_columns.get("text", "text"))
     settings: dict[str, Any] = {"precision": precision, **run.options}
-    settings["report"] = partial(_note_score, name_model=len(set(model)) > 1)
     runs = [run_evaluation(model, [], tasks, **settings)] if as_is else []
     settings |= {"fit_texts": fit_texts, "frequency_texts": fit_texts, "batch_size": batch_size}
     settings["progress"] = not is_quiet()
@@ -111,13 +110,3 @@ def _show(evaluation: Evaluation, every_result: list[Result], json_file: Path | 
     results(json_file).print(results_table(evaluation).render())
     for note in evaluation.notes():
         show_note(note)
-
-
-def _note_score(recipe: str, result: Result, name_model: bool) -> None:
-    if result.main is None:
-        every_score = (f"{name} {scores['all']:.3f}" for name, scores in result.metrics.items() if "all" in scores)
-        scores_text = "  ".join(every_score)
-    else:
-        scores_text = f"{result.main_score:6.2f}"
-    label = f"{short_name(result.provenance['model'])} · {recipe}" if name_model else recipe
-    show_note(f"{result.task:<12} {scores_text}  {label}")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,8 +24,6 @@ from essent.errors import InputError
 
 if TYPE_CHECKING:
     from essent.selection.leaderboard import Leaderboard
-
-ASK_FILE = Path("ask.csv")  # scores entered in the terminal
 
 
 @Parameter(name="*")
@@ -63,12 +59,7 @@ class SearchOptions(opt.Run):
     @property
     def passes(self) -> dict[str, Any]:
         """Return the keyword arguments of functions that run forward passes."""
-        return {
-            "batch_size": self.batch_size,
-            "precision": self.precision,
-            "progress": not is_quiet(),
-            "report": show_note,
-        }
+        return {"batch_size": self.batch_size, "precision": self.precision, "progress": not is_quiet()}
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -92,7 +83,7 @@ def search(
     column: opt.Column = "text",
     space: Annotated[str, Parameter(alias="-s")] = "auto",
     ask: Annotated[int | None, Parameter(group=opt.INPUTS)] = None,
-    ask_file: opt.Folder = None,
+    ask_file: Annotated[Path, Parameter(group=opt.INPUTS)] = Path("ask.csv"),
     report: opt.Report = None,
     options: SearchOptions = SearchOptions(),
 ) -> None:
@@ -115,18 +106,16 @@ def search(
         data: Labelled data: tasks such as stsb.dev or trec, files, folders. The columns determine the kind (scored
             pairs, duplicates, triplets, classes, clusters, retrieval), or KIND:FILE. With several data sets, the mean
             rank decides.
-        texts: Choose without labels on these texts; sentences of running text must be in their original order.
+        texts: Choose without labels on these texts.
         use: What the vectors are for, if there are no labels. Default: similarity.
         column: Column with the texts of --texts, in .jsonl, .csv, .tsv and .parquet files.
         space: Search space: auto (full, or decoder for a causal language model), heads, layers, weights, shaping, full,
             decoder, or a .yaml file of grids.
         ask: Select this number of pairs of --texts to annotate by hand: those on which the recipes disagree most.
-        ask_file: A .csv or .jsonl file for --ask: the first run writes the pairs; fill in the scores and run the same
-            command again. Default: annotate in the terminal, and save the answers in ask.csv.
+        ask_file: The .csv file of --ask: the first run writes the pairs; fill in the scores and run the same command
+            again.
         report: Write a page (.html, .md) or a picture (.png): heads × layers, scores by layer, the first rows.
     """
-    if ask is None:
-        opt.refuse({"--ask-file": ask_file}, "needs --ask N.")
     if texts is None:
         opt.refuse({"--ask": ask}, "selects pairs of unlabelled texts to annotate. Pass the texts with --texts.")
     if ask is not None and use not in (None, "similarity"):
@@ -135,7 +124,7 @@ def search(
     options.check_outputs()
     check_report(report, options.force)
     prepare_torch("essent search")
-    from essent.selection.annotation import read_annotated
+    from essent.selection.annotation import read_annotated, write_pairs
     from essent.selection.run import annotate
     from essent.selection.run import search as run_search
     from essent.selection.space import find_space
@@ -145,20 +134,17 @@ def search(
     work = options.work
     if ask is not None:
         ask_work, work = (None, None) if work is None else (work / "ask", work / "search")
-        file, in_terminal = ask_file or ASK_FILE, ask_file is None and sys.stdin.isatty()
-        check_output(file, True, (".csv", ".jsonl"))
-        if not file.exists():
+        check_output(ask_file, True, (".csv",))
+        if not ask_file.exists():
             passes = {**options.passes, **options.options}
-            annotate(model, inputs, space, count=ask, work=ask_work, **passes).write(file)
-            if not in_terminal:
-                show_note(
-                    f"Wrote {ask} pairs to {file}. Fill in the column score, for example from 0 (unrelated) to 5 (the "
-                    "same meaning), and run the same command again. Pairs without a score are skipped."
-                )
-                return
-        if in_terminal:
-            _annotate_in_terminal(file)
-        inputs = read_annotated(file, inputs)
+            pairs = annotate(model, inputs, space, count=ask, work=ask_work, **passes)
+            write_pairs(ask_file, [(*pair, None) for pair in pairs])
+            show_note(
+                f"Wrote {ask} pairs to {ask_file}. Fill in the column score, for example from 0 (unrelated) to 5 (the "
+                "same meaning), and run the same command again. Pairs without a score are skipped."
+            )
+            return
+        inputs = read_annotated(ask_file, inputs)
     arguments = {"columns": named_columns, **options.arguments, **options.options}
     board = run_search(model, inputs, space, use=use, work=work, **arguments)
     show_board(board, options)
@@ -186,42 +172,6 @@ def _read_inputs(
         raise InputError(f"{unlabelled[0]} has no labels. Texts without labels are for --texts.")
     tasks = [load_labelled(name, folder, columns=columns) for name in expand_groups(data)]
     return tasks[0] if len(tasks) == 1 else tasks
-
-
-# -- pairs to annotate ------------------------------------------------------------------------------------------------
-
-
-def _annotate_in_terminal(file: Path) -> None:
-    """Ask for the missing scores of the pairs in a file, and write the file after each answer."""
-    from essent.selection.annotation import read_pairs, write_pairs
-
-    pairs = read_pairs(file)
-    unscored = [index for index, (*_, score) in enumerate(pairs) if score is None]
-    if unscored:
-        show_note(
-            "How similar are the meanings of the two texts? 0 (unrelated) to 5 (the same meaning); s skips a pair, q "
-            f"stops. {file} is saved after every answer."
-        )
-    for number, index in enumerate(unscored, start=1):
-        first, second, _ = pairs[index]
-        print(f"\n{number} of {len(unscored)}\n  {first}\n  {second}", file=sys.stderr)  # noqa: T201
-        answer = _read_answer()
-        if answer == "q":
-            return
-        if answer != "s":
-            pairs[index] = (first, second, float(answer))
-            write_pairs(file, pairs)
-
-
-def _read_answer() -> str:
-    """Read a number from 0 to 5, "s" or "q"; the end of the input is "q"."""
-    while True:
-        print("score: ", end="", file=sys.stderr, flush=True)  # noqa: T201
-        answer = (sys.stdin.readline() or "q").strip().lower().replace(",", ".")
-        with suppress(ValueError):
-            if answer in ("s", "q") or 0 <= float(answer) <= 5:
-                return answer
-        show_note(f"{answer!r}: must be a number from 0 to 5, s or q.")
 
 
 # -- output -----------------------------------------------------------------------------------------------------------

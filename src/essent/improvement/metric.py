@@ -28,7 +28,7 @@ from essent.selection.space import Grid, Space
 from essent.static.table import rank_agreement
 from essent.tasks.base import LabeledTask, unit_rows
 from essent.tasks.columns import NO_TABLE
-from essent.tasks.comparison import Scored, draws_of, interval, mean_of_data_sets
+from essent.tasks.comparison import Scored, draws_of, interval
 from essent.tasks.examples import Pair
 from essent.tasks.locate import load_labelled
 from essent.tasks.pairs import PairTask
@@ -91,13 +91,13 @@ def read_inputs(
     if columns and not tasks and not _as_list(test):
         raise InputError(NO_TABLE)
     labelled = [item for task in tasks for item in task.read_items()]
-    checked = held_out(_as_list(test), folder, [], labelled, columns)
+    checked = held_out(_as_list(test), folder, labelled, columns)
     notes = [
-        f"{check.left_out} {check.task.unit} of the test {check.task.name} are also in the data and are excluded."
-        for check in checked
-        if check.left_out
+        f"{left_out} {task.unit} of the test {task.name} are also in the data and are excluded."
+        for task, left_out in checked
+        if left_out
     ]
-    test_texts = frozenset().union(*(_evaluated_texts(check.task) for check in checked))
+    test_texts = frozenset().union(*(_evaluated_texts(task) for task, _ in checked))
     remaining = [text for text in distinct if _normalized(text) not in test_texts]
     if len(remaining) < MIN_TEXTS:
         raise InputError(
@@ -112,7 +112,7 @@ def read_inputs(
     learned, unlearned = (
         tuple(text for text, held in zip(remaining, is_held_out, strict=True) if held == kind) for kind in (False, True)
     )
-    return Inputs(learned, unlearned, tuple(tasks), tuple(check.task for check in checked), tuple(notes))
+    return Inputs(learned, unlearned, tuple(tasks), tuple(task for task, _ in checked), tuple(notes))
 
 
 def _as_list(sources: Any) -> Sequence[Any]:
@@ -233,7 +233,7 @@ class Metric:
         """Return an encoder's score ×100 by the labels or the criterion, or on the tests, which no choice reads."""
         if test or self.by_labels:
             data_sets = self._scored(name, test)
-            return float(mean_of_data_sets(data_sets, [data_set.scores() for data_set in data_sets])[0])
+            return float(np.mean([data_set.scores()[0] for data_set in data_sets]))
         if self.by_agreement:
             return self.agreement(self.own, name)
         return float(100 * self._fitted_teacher().scores(self.evidence[f"{name}/pairs"][None])[0])

@@ -12,7 +12,7 @@ from essent.report.parts import Number, Report, Section, short_paths
 from essent.report.sections import Record, record_table
 from essent.report.write import write_arranged
 from essent.selection.topics import CRITERIA, MIN_LEAD, SIMILARITY, TOPICS, USES, described, uses_of
-from essent.selection.verdict import TOPICS_CASES, measured_gain
+from essent.selection.verdict import TEACHER_CASES, TOPICS_CASES
 from essent.tasks.base import LabeledTask
 from essent.tasks.result import library_versions, short_name
 
@@ -101,9 +101,9 @@ def _worth_by_criterion(run: Run, gain: str) -> Iterator[str]:
         f"Gain by this criterion, on pairs of {metric.paired_texts}: {gain}. The criterion compares encoders; it does "
         "not measure how good they are."
     )
-    level, named = metric.score(run.plan["baseline"]) / 100, run.settings["named_use"]
-    gains = [f"{other} {measured_gain(other, level)}" for other in ((use,) if named else USES)]
-    yield f"Worth by labels, in measured cases of such choices of a recipe: {'; '.join(gains)}."
+    named = run.settings["named_use"]
+    gains = [f"{other} {TEACHER_CASES[other]}" for other in ((use,) if named else USES)]
+    yield f"Worth by labels over mean, in measured cases of such choices of a recipe: {'; '.join(gains)}."
     if not named and run.choice.startswith("trained"):
         yield "Training on their texts lowered classes by 1.5 and 8.7 points in two measured cases."
 

@@ -1,5 +1,4 @@
 from .annotation import AnnotatedPairs as AnnotatedPairs
-from .annotation import Annotation as Annotation
 from .annotation import read_annotated as read_annotated
 from .evaluation import default_recipes as default_recipes
 from .evaluation import evaluate as evaluate

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,8 @@ from typing import Any
 import numpy as np
 
 from essent._core.atomic import write_text
-from essent._core.registry import did_you_mean
 from essent._core.texts import check_texts
-from essent.errors import DataError, InputError
+from essent.errors import DataError
 from essent.selection.label_free import TEACHER, unit_ranks, usable
 from essent.tasks.data import located_rows
 from essent.tasks.examples import pairs_from_rows
@@ -31,7 +29,6 @@ from essent.tasks.pairs import PairTask
 
 PRIOR = 30  # the score by TEACHER counts as much as this many labels; measured by benchmarks/ask.py
 COLUMNS = ("sentence1", "sentence2", "score")
-SUFFIXES = (".csv", ".jsonl")
 PER_STRATUM = 2  # pairs: one on which the recipes disagree, one at random
 
 ScoredPair = tuple[str, str, float | None]  # None: not annotated yet
@@ -39,14 +36,13 @@ ScoredPair = tuple[str, str, float | None]  # None: not annotated yet
 
 @dataclass(frozen=True)
 class AnnotatedPairs(PairTask):
-    """Annotated pairs together with the unlabelled data that they were selected from.
+    """Annotated pairs together with the unlabelled texts that they were selected from.
 
-    Recipes learn from the unlabelled data, and `teacher` scores on it. `search` ranks recipes by both: Spearman on the
+    Recipes learn from these texts, and `teacher` scores on them. `search` ranks recipes by both: Spearman on the
     N annotated pairs has weight N, the score by `teacher` weight PRIOR.
 
     Attributes:
         all_texts: the texts that recipes learn from.
-        all_pairs: all pairs of the data; empty if the data are single texts.
 
     Example:
         >>> from pathlib import Path
@@ -58,7 +54,6 @@ class AnnotatedPairs(PairTask):
     """
 
     all_texts: tuple[str, ...] = ()
-    all_pairs: tuple[tuple[str, str], ...] = ()
 
     def texts(self) -> list[str]:
         """Return all texts of the data, then the annotated texts that are not among them."""
@@ -76,60 +71,15 @@ class AnnotatedPairs(PairTask):
         return (*self.all_texts, *new)
 
 
-@dataclass(frozen=True)
-class Annotation:
-    """Pairs to annotate, in random order, so that any first part of them is a sample of the whole.
-
-    Attributes:
-        pairs: two texts each.
-        reasons: why each pair was selected. They are not written to the file, since they would influence annotators.
-        source: the texts or pairs that they were selected from.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from essent.selection import annotate
-        >>> texts = Path("texts.txt").read_text(encoding="utf-8").splitlines()
-        >>> annotation = annotate("sentence-transformers/all-MiniLM-L6-v2", texts, "weights", count=4)
-        >>> annotation.with_scores([5, 0, 3, None]).units  # None: not annotated
-        3
-    """
-
-    pairs: tuple[tuple[str, str], ...]
-    reasons: tuple[str, ...]
-    source: tuple[Any, ...] = field(repr=False)
-
-    def write(self, path: str | Path) -> None:
-        """Write the pairs to a .csv or .jsonl file with an empty column `score`.
-
-        Raises:
-            DataError: another suffix, or a path that cannot be written.
-        """
-        write_pairs(path, [(*pair, None) for pair in self.pairs])
-
-    def with_scores(self, scores: str | Path | Sequence[float | None]) -> AnnotatedPairs:
-        """Return the pairs with scores, from a filled-in file or one per pair (None: not annotated)."""
-        if isinstance(scores, (str, Path)):
-            return read_annotated(scores, self.source)
-        scored = [(*pair, score) for pair, score in zip(self.pairs, scores, strict=True)]
-        return _annotated("judged", scored, self.source)
-
-
 def write_pairs(path: str | Path, pairs: Sequence[ScoredPair]) -> None:
-    """Write pairs with their scores, the whole file or nothing.
+    """Write pairs with their scores to a .csv file, the whole file or nothing.
 
     Raises:
-        DataError: a suffix other than .csv and .jsonl, or a path that cannot be written.
+        DataError: a path that cannot be written.
     """
-    suffix, file = Path(path).suffix.lower(), io.StringIO()
-    if suffix not in SUFFIXES:
-        hint = did_you_mean(suffix, list(SUFFIXES))
-        raise DataError(f"{path}: expected a .csv or .jsonl file for the pairs to annotate. {hint}")
-    if suffix == ".jsonl":
-        rows = (dict(zip(COLUMNS, pair, strict=True)) for pair in pairs)
-        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    else:
-        cells = ((*texts, "" if score is None else f"{score:g}") for *texts, score in pairs)
-        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *cells])
+    cells = ((*texts, "" if score is None else f"{score:g}") for *texts, score in pairs)
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows([COLUMNS, *cells])
     write_text(path, file.getvalue())
 
 
@@ -149,12 +99,12 @@ def read_pairs(path: str | Path) -> list[ScoredPair]:
     return pairs
 
 
-def read_annotated(path: str | Path, data: Sequence[Any]) -> AnnotatedPairs:
+def read_annotated(path: str | Path, texts: Sequence[str]) -> AnnotatedPairs:
     """Read annotated pairs from a file, as data for `search`; a note counts pairs without a score.
 
     Args:
-        path: a .csv or .jsonl file with the columns sentence1, sentence2 and score.
-        data: the unlabelled texts or pairs that the annotated pairs were selected from.
+        path: a file with the columns sentence1, sentence2 and score.
+        texts: the unlabelled texts that the annotated pairs were selected from.
 
     Raises:
         DataError: no such file, a missing column, no pair with a score, or a score that is not a finite number.
@@ -166,40 +116,28 @@ def read_annotated(path: str | Path, data: Sequence[Any]) -> AnnotatedPairs:
         >>> read_annotated("pairs.jsonl", texts).units
         120
     """
-    return _annotated(str(path), read_pairs(path), data)
-
-
-def _annotated(name: str, pairs: Sequence[ScoredPair], data: Sequence[Any]) -> AnnotatedPairs:
+    pairs = read_pairs(path)
     scored: Any = [pair for pair in pairs if pair[2] is not None]
     if not scored:
         raise DataError(
-            f"{name}: none of the {len(pairs)} pairs has a score. Fill in the column 'score', for example from "
+            f"{path}: none of the {len(pairs)} pairs has a score. Fill in the column 'score', for example from "
             "0 (unrelated) to 5 (same meaning)."
         )
-    source_pairs = [tuple(row) for row in data if not isinstance(row, str)]
-    texts = [pair[side] for side in (0, 1) for pair in source_pairs] if source_pairs else list(data)
-    searched = set(texts)
-    unsearched = sum(not searched.issuperset(pair[:2]) for pair in scored)
     unscored, count = len(pairs) - len(scored), len(scored)
     notes = [f"Ranked by {count} annotated pairs and by {TEACHER}, which counts as much as {PRIOR} more pairs."]
     if unscored:
-        notes.append(f"{name}: {unscored} of {len(pairs)} pairs have no score and are excluded.")
-    if unsearched:
-        notes.append(
-            f"{name}: {unsearched} of the {count} annotated pairs contain a text that is not in the searched data."
-        )
+        notes.append(f"{path}: {unscored} of {len(pairs)} pairs have no score and are excluded.")
     return AnnotatedPairs(
-        Path(name).stem,
+        Path(path).stem,
         tuple(scored),
         tuple(check_texts(texts)),
-        tuple(source_pairs),
-        source={"source": name, "judged": count},
+        source={"source": str(path), "judged": count},
         notes=tuple(notes),
     )
 
 
-def choose_pairs(cosines: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.ndarray, list[str]]:
-    """Select the pairs to annotate; return their indices in random order and the reason for each.
+def choose_pairs(cosines: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Select the pairs to annotate; return their indices in random order, so that any first part is a sample.
 
     Args:
         cosines: (R,P), by recipe; recipes with constant cosines are ignored.
@@ -208,28 +146,8 @@ def choose_pairs(cosines: np.ndarray, count: int, rng: np.random.Generator) -> t
     ranks = unit_ranks(cosines[defined]) if defined.any() else np.zeros((1, cosines.shape[1]))
     spread = ranks.std(axis=0)
     strata = np.array_split(np.argsort(ranks.mean(axis=0), kind="stable"), max(1, count // PER_STRATUM))
-    indices, reasons = [], []
+    indices: list[int] = []
     for stratum, share in zip(strata, np.array_split(np.arange(count), len(strata)), strict=True):
-        disputed, others = stratum[np.argmax(spread[stratum])], len(share) - 1
-        indices += [disputed, *rng.choice(stratum[stratum != disputed], others, replace=False)]
-        reasons += ["the recipes disagree on it", *["drawn at random"] * others]
-    order = rng.permutation(count)
-    return np.array(indices)[order], [reasons[index] for index in order]
-
-
-def distinct_pairs(pairs: Sequence[tuple[str, str]], count: int) -> np.ndarray:
-    """Return the indices of pairs of two different texts, without repetitions in either order.
-
-    Raises:
-        InputError: fewer than `count` such pairs.
-    """
-    first: dict[frozenset[str], int] = {}
-    for index, pair in enumerate(pairs):
-        if pair[0].strip() and pair[1].strip() and pair[0] != pair[1]:
-            first.setdefault(frozenset(pair), index)
-    if count > len(first):
-        raise InputError(
-            f"Cannot select {count} pairs to annotate: the data has only {len(first)}. Give more texts, or use --ask "
-            f"{len(first)}."
-        )
-    return np.array(list(first.values()), np.int64)
+        disputed = stratum[np.argmax(spread[stratum])]
+        indices += [disputed, *rng.choice(stratum[stratum != disputed], len(share) - 1, replace=False)]
+    return rng.permutation(indices)

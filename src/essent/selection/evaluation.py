@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,10 +68,9 @@ def evaluate(
     progress: bool = False,
     max_seq_length: int | None = None,
     precision: str = AUTO,
-    report: Callable[[str, Result], None] | None = None,
     **options: Any,
 ) -> Evaluation:
-    """Score models and recipes on tasks, in one pass per model and template over the texts of each task.
+    """Score models and recipes on tasks, in one pass per model and template over the distinct texts of all tasks.
 
     Frequencies (idf), shaping and flow are learned separately for each task, from all its texts: both sides of all
     pairs, with duplicates. This is the papers' protocol (superscript T).
@@ -94,7 +93,6 @@ def evaluate(
         max_seq_length: maximum number of tokens per text, template included; by default the model's own limit. The
             papers' clustering truncates at 64.
         precision: number format of the computation: auto (float32 on a CPU), float32 or bfloat16.
-        report: called with (recipe text, result) after each result.
         options: SentenceTransformer's keyword arguments (device, revision …).
 
     Returns:
@@ -110,7 +108,7 @@ def evaluate(
         >>> model = "sentence-transformers/all-MiniLM-L6-v2"
         >>> results = evaluate(model, ["mean", "static"], ["pairs.jsonl"])
         >>> results
-        <Evaluation: 2 rows on pairs; highest: mean 77.24>
+        <Evaluation: 2 rows on pairs>
         >>> results.compare("static", "mean").summary()
         'static is worse than mean by -42.04 [-56.48, -28.61], p ≤ 0.002.'
     """
@@ -121,21 +119,23 @@ def evaluate(
             raise InputError(f"{name} must be a list: use [{values!r:.60}] instead of a {type(values).__name__}.")
     parsed = list(dict.fromkeys(map(Recipe.parse, recipes)))
     loaded_tasks = _load_tasks(tasks, data, columns)
-    if not parsed and (fit_texts is not None or frequency_texts is not None):
-        raise InputError("fit_texts and frequency_texts are used by recipes only, but recipes is empty.")
-    passes: dict[str, Any] = {"batch_size": batch_size, "progress": progress}
+    if not parsed and not all(setting is None for setting in (fit_texts, frequency_texts, max_seq_length)):
+        raise InputError("fit_texts, frequency_texts and max_seq_length need recipes, but recipes is empty.")
     computed_in = {} if precision == AUTO else {"precision": precision}
-    results = []
+    passes: dict[str, Any] = {
+        "batch_size": batch_size,
+        "progress": progress,
+        "max_seq_length": max_seq_length,
+        "precision": precision,
+    }
+    results: list[Result] = []
     for name, each in _named(model, options).items():
         if parsed:
-            bench = Bench(each, parsed, options=options, max_seq_length=max_seq_length, precision=precision, **passes)
+            bench = Bench(each, parsed, options=options, **passes)
             scored = _score_recipes(bench, loaded_tasks, fit_texts, frequency_texts)
         else:
-            scored = _score_unchanged(_open_unchanged(each, options, max_seq_length, precision), loaded_tasks)
-        for result in scored:
-            results.append(result.with_provenance(model=name, **computed_in))
-            if report is not None:
-                report(result.provenance["recipe"], results[-1])
+            scored = _score_unchanged(_open_unchanged(each, options, precision), loaded_tasks)
+        results += [result.with_provenance(model=name, **computed_in) for result in scored]
     return Evaluation.of(results, loaded_tasks)
 
 
@@ -149,13 +149,15 @@ def _named(model: ModelLike | Sequence[ModelLike], options: dict[str, Any]) -> d
     models: list[Any] = list(model) if isinstance(model, (list, tuple)) else [model]
     if not models:
         raise InputError("No models: evaluate needs at least one, for example ['bert-base-uncased'].")
-    loaded = [model_name(each) for each in models if not isinstance(each, (str, Path))]
-    named = {}
-    for number, each in enumerate(models, start=1):
+    named: dict[str, ModelLike] = {}
+    for each in models:
         name = model_name(each)
-        if isinstance(each, (str, Path)) and len(models) > 1:
-            reach_model(name, options)
-        named[f"{name} {number}" if loaded.count(name) > 1 else name] = each
+        if isinstance(each, (str, Path)):
+            if len(models) > 1:
+                reach_model(name, options)
+        elif name in named:
+            name = f"{name} {len(named) + 1}"
+        named[name] = each
     return named
 
 
@@ -188,22 +190,16 @@ def _with_prompts(result: Result, task: Task, prompts: Mapping[str, str], defaul
     return replace(result, notes=(*result.notes, *prompt_note(task.prompts_for(prompts, default))))
 
 
-def _open_unchanged(model: ModelLike, options: dict[str, Any], max_seq_length: int | None, precision: str) -> Any:
+def _open_unchanged(model: ModelLike, options: dict[str, Any], precision: str) -> Any:
     """Return a model, loaded if it is a name or a folder, as an encoder with its own recipe and fitted state."""
-    is_name = isinstance(model, (str, Path))
-    is_exported = is_name and is_exported_folder(str(model))
-    if max_seq_length is not None and (is_exported or not is_name):
-        raise InputError("max_seq_length needs the name or folder of a model that is not a graph.")
     encoder: Any = model
-    if is_name:
-        encoder = load_exported(str(model)) if is_exported else open_as_it_is(str(model), options)
-    if max_seq_length is not None:
-        encoder.max_seq_length = min(max_seq_length, encoder.max_seq_length or max_seq_length)
+    if isinstance(model, (str, Path)):
+        name = str(model)
+        encoder = load_exported(name) if is_exported_folder(name) else open_as_it_is(name, options)
     if precision == AUTO:
         return encoder
     if not isinstance(encoder, (SentenceTransformer, CompiledEncoder)):
-        name = type(encoder).__name__
-        raise InputError(f"A {name} has no other precision. Omit precision=, which needs a model in torch.")
+        raise InputError(f"A {type(encoder).__name__} has its own precision. Omit precision=, which needs a model.")
     return computing_in(encoder, precision)
 
 

@@ -9,24 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, compress, pairwise
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
-from scipy.stats import mannwhitneyu, rankdata
+from scipy.stats import rankdata
 
 from essent._core.texts import distinct_texts
 from essent.errors import InputError
 from essent.tasks.comparison import RESAMPLES
-from essent.tasks.data import read_texts
 
 TEACHER = "teacher"
 TEACHER_SHARE = 0.1  # share of the reference recipes that are teachers; at least five, but at most half of them
 LEXICAL_WEIGHT = 0.5  # of lexical similarity, relative to the teachers
-MIN_NEIGHBOURS = 200  # pairs of neighbouring sentences before texts count as running text
 MIN_SAMPLE = 8  # minimum number of texts or pairs to draw from: fewer pairs rank recipes by chance
 MIN_WORDS = 4  # texts of fewer words are not split or shortened
-SENTENCE_WORDS = (5, 60)  # sentences outside are headings, lists and faulty splits
 POOL = 5000  # number of texts among which the nearest ones are searched
 NEAREST = 128  # related texts are drawn from this many nearest ones
 CONSTANT = 1e-6  # a smaller range of float32 cosines is rounding error, whose ranks would be noise
@@ -34,7 +31,6 @@ CONSTANT = 1e-6  # a smaller range of float32 cosines is rounding error, whose r
 # A word with the space before it; scripts without spaces between words are split into letters.
 NO_SPACES = r"\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
 _WORD = re.compile(rf"\s*(?:[{NO_SPACES}]|[^\s{NO_SPACES}]+)")
-_SENTENCE_END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"'”’)]))\s+(?=[\"'“‘(]*[^\W\d_a-z])|(?<=[。！？])\s*(?=\S)")
 
 Pairs = list[tuple[str, str]]
 
@@ -45,47 +41,31 @@ class Teacher:
 
     Attributes:
         pairs: the pairs (P) whose cosines are read: those of each judge, then those that the teachers rank.
-        judges: names of the judges.
         gold: values of each judge's pairs and of the last pairs: 1 and 0 for positive and negative pairs, other values
             for the assumed similarity.
         target: of the last pairs, from the teachers; None before `with_reference`.
     """
 
     pairs: tuple[tuple[str, str], ...]
-    judges: tuple[str, ...]
     gold: tuple[np.ndarray, ...]
     target: np.ndarray | None = None
 
     @classmethod
-    def of(cls, texts: Sequence[str], pairs: Sequence[tuple[str, str]], seed: int, running_text: str = "") -> Teacher:
+    def of(cls, texts: Sequence[str], pairs: Sequence[tuple[str, str]], seed: int) -> Teacher:
         """Create the criterion and its pairs.
 
         Args:
-            texts: unlabelled texts in their order; duplicates and empty texts are ignored.
+            texts: unlabelled texts; duplicates and empty texts are ignored.
             pairs: unlabelled pairs of these texts; may be empty.
-            running_text: a file, one text per line or in the column "text". Without it, sentences within the texts are
-                used if there are enough of them.
 
         Raises:
             InputError: too few texts.
-            DataError: the file cannot be read.
         """
-        neighbours = read_texts(running_text, "text") if running_text else texts
-        has_running_text = bool(running_text) or len(neighbouring_sentences(texts)) >= MIN_NEIGHBOURS
-        judges = ("neighbours", "length") if has_running_text else ("halves", "perturbed", "length")
-        pairs_and_gold = [
-            JUDGES[name](neighbours if name == "neighbours" else texts, np.random.default_rng(seed)) for name in judges
-        ]
+        pairs_and_gold = [make_pairs(texts, np.random.default_rng(seed)) for make_pairs in JUDGES.values()]
         ranked_pairs = candidate_pairs(texts, pairs, seed)
         pairs_and_gold.append((ranked_pairs, _lexical_cosines(texts, ranked_pairs)))
         all_pairs, gold = zip(*pairs_and_gold, strict=True)
-        return cls(tuple(chain.from_iterable(all_pairs)), judges, gold)
-
-    @property
-    def note(self) -> str:
-        """Note for the report about the judges that selected the teachers."""
-        end = "." if "neighbours" in self.judges else "; with running text, the selection would be better."
-        return f"The teachers were selected by {', '.join(self.judges)}{end}"
+        return cls(tuple(chain.from_iterable(all_pairs)), gold)
 
     def _split(self, values: np.ndarray) -> list[np.ndarray]:
         """Split values of the pairs, along the last axis, into those of each judge and those of the last pairs."""
@@ -95,7 +75,7 @@ class Teacher:
         """Return the criterion with its target, from the cosines (R,P) of the reference recipes."""
         rows = np.asarray(cosines, np.float64)
         *judge_cosines, ranked_cosines = self._split(rows[usable(rows)])
-        ranks = mean_rank(list(map(judge_scores, self.judges, judge_cosines, self.gold)))
+        ranks = mean_rank(list(map(judge_scores, JUDGES, judge_cosines, self.gold)))
         count = max(1, min(len(ranks) // 2, max(5, int(TEACHER_SHARE * len(ranks)))))
         teachers = np.argsort(-ranks, kind="stable")[:count]  # NaN last
         taught = _unit(unit_ranks(ranked_cosines[teachers]).mean(axis=0))
@@ -110,16 +90,13 @@ class Teacher:
 
         Pairs with the same first text are drawn together: they were made from one text and are not independent.
         """
-        first_texts = np.array([first for first, _ in self.pairs], object)
-        groups = [distinct_texts(texts)[1] for texts in self._split(first_texts)]  # the group of each pair
-        counts = [int(group.max()) + 1 for group in groups]
-        members = np.split(np.argsort(groups[-1], kind="stable"), np.cumsum(np.bincount(groups[-1]))[:-1])
+        first_texts = [first for first, _ in self.pairs[-len(self.gold[-1]) :]]
+        groups = distinct_texts(first_texts)[1]  # the group of each of the last pairs
+        members = np.split(np.argsort(groups, kind="stable"), np.cumsum(np.bincount(groups))[:-1])
         ranked_cosines = self._split(np.asarray(cosines, np.float64))[-1]
         rng, draws = np.random.default_rng(seed), np.empty((len(ranked_cosines), resamples))
         for number in range(resamples):
-            for count in counts:  # drawn for the judges too, which keeps the stream of random numbers as published
-                drawn_groups = rng.integers(count, size=count)
-            columns = np.concatenate([members[group] for group in drawn_groups])
+            columns = np.concatenate([members[group] for group in rng.integers(len(members), size=len(members))])
             draws[:, number] = self._agreement(ranked_cosines, columns)
         return draws
 
@@ -161,30 +138,7 @@ def _halves_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[Pairs
     return _contrast(halves, [(halves[i][0], halves[j][1]) for i, j in enumerate(nearest)])
 
 
-def _neighbours_pairs(texts: Sequence[str], rng: np.random.Generator) -> tuple[Pairs, np.ndarray]:
-    """Return neighbouring sentences, and distant sentences (after Quick-Thoughts, Logeswaran & Lee 2018).
-
-    Sentences are neighbours within a text; if the texts are single sentences, each text and the next.
-    """
-    neighbours = neighbouring_sentences(texts)
-    if len(neighbours) < max(MIN_SAMPLE, len(texts) // 10):  # most texts are single sentences
-        neighbours = [(a, b) for a, b in pairwise(texts) if a.strip() and b.strip() and a != b]
-    positive: Pairs = []
-    used_texts: set[str] = set()
-    for pair in _draw(neighbours, len(neighbours), rng, "pairs of neighbouring sentences"):
-        if used_texts.isdisjoint(pair):
-            positive.append(pair)
-            used_texts.update(pair)
-    positive, excluded = positive[:450], set(neighbours)
-    mixed = [(positive[i][0], positive[j][1]) for i, j in _index_pairs(len(positive), 8)]
-    negative = [(a, b) for a, b in mixed if a != b and (a, b) not in excluded]
-    if not negative:
-        raise InputError("All neighbouring sentences are equal. The criterion 'teacher' needs different texts.")
-    return _contrast(positive, negative)
-
-
 JUDGES: dict[str, Callable[[Sequence[str], np.random.Generator], tuple[Pairs, np.ndarray]]] = {
-    "neighbours": _neighbours_pairs,
     "halves": _halves_pairs,
     "perturbed": _perturbed_pairs,
     "length": _length_pairs,
@@ -194,7 +148,7 @@ JUDGES: dict[str, Callable[[Sequence[str], np.random.Generator], tuple[Pairs, np
 def judge_scores(name: str, cosines: np.ndarray, gold: np.ndarray) -> np.ndarray:
     """Return scores (R,) by a judge; NaN for constant cosines.
 
-    neighbours: the area under the ROC curve, ties ½. halves: how often a half is more similar to its other half than to
+    halves: how often a half is more similar to its other half than to
     a half of the most similar text, ties ½. perturbed: d′, the distance of the two kinds of cosines in standard
     deviations. length: −|ρ| with the difference of the lengths in words, since length is not meaning.
     """
@@ -203,9 +157,6 @@ def judge_scores(name: str, cosines: np.ndarray, gold: np.ndarray) -> np.ndarray
         if name == "length":
             return np.asarray(-np.abs(unit_ranks(rows) @ unit_ranks(gold)))
         positive, negative = rows[:, gold == 1.0], rows[:, gold != 1.0]
-        if name == "neighbours":
-            statistic = mannwhitneyu(positive, negative, axis=1, method="asymptotic").statistic
-            return np.asarray(statistic / (positive.shape[1] * negative.shape[1]))
         if name == "halves":
             return np.asarray(((positive > negative) + 0.5 * (positive == negative)).mean(axis=1))
         spread = np.sqrt((positive.var(axis=1) + negative.var(axis=1)) / 2)
@@ -270,16 +221,6 @@ def mean_rank(scores: Sequence[np.ndarray]) -> np.ndarray:
 def words_of(text: str) -> list[str]:
     """Return the words, each with the space before it, so that joining any of them with "" gives a text."""
     return _WORD.findall(text)
-
-
-def neighbouring_sentences(texts: Sequence[str]) -> Pairs:
-    """Return pairs of consecutive sentences within a text that are neither very short nor very long."""
-    pairs: dict[tuple[str, str], None] = {}
-    for text in _distinct(texts):
-        sentences = [sentence.strip() for sentence in _SENTENCE_END.split(text)]
-        fits = {s: SENTENCE_WORDS[0] <= len(words_of(s)) <= SENTENCE_WORDS[1] for s in sentences}
-        pairs |= dict.fromkeys((a, b) for a, b in pairwise(sentences) if fits[a] and fits[b] and a != b)
-    return list(pairs)
 
 
 def _distinct(texts: Sequence[str]) -> list[str]:

@@ -59,8 +59,6 @@ class Check:
         scores: score ×100 with its interval, by recipe: the leader and the baselines.
         comparisons: the leader compared with each baseline.
         left_out: units that are also labelled in the search's data; they are excluded from `units`.
-        shared_texts: distinct texts of `units` that the search has read, without this label.
-        texts: distinct texts of `units`.
         unit: what is labelled, in the plural.
         score: name of the score.
 
@@ -77,18 +75,14 @@ class Check:
     scores: Mapping[str, tuple[float, float, float]]
     comparisons: tuple[Comparison, ...]
     left_out: int = 0
-    shared_texts: int = 0
-    texts: int = 0
     unit: str = "pairs"
     score: str = "spearman"
 
     def summary(self) -> str:
-        """Describe the test data and its overlap with the search's data."""
+        """Describe the test data, and the units that were excluded."""
         sentence = f"{self.task}, {self.score} of {self.units} {self.unit} that the recipes were not chosen on"
         if self.left_out:
             sentence += f"; {self.left_out} {self.unit} that are also in the search's data are excluded"
-        if self.shared_texts:
-            sentence += f"; {self.shared_texts} of the {self.texts} texts are in both"
         return f"{sentence}."
 
 
@@ -134,12 +128,8 @@ class Leaderboard(TextDisplay):
     _source: tuple[Any, tuple[str, ...], dict[str, Any]] | None = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
-        text = f"Leaderboard({len(self.trials)} recipe{'s' * (len(self.trials) != 1)} by {self.criterion!r}"
-        if not self.is_scored:
-            return f"{text}, none with a score)"
-        best = str(self.best)
-        scores = [f" {_score_text(t.scores[self.criterion])}" for t in self.trials if str(t.recipe) == best]
-        return f"{text}, best {best!r}{''.join(scores)})"
+        best = f"best {self._best_name!r}" if self.is_scored else "none with a score"
+        return f"Leaderboard({len(self.trials)} recipes by {self.criterion!r}, {best})"
 
     @property
     def leader(self) -> Recipe:
@@ -179,11 +169,8 @@ class Leaderboard(TextDisplay):
                 return trial
         raise InputError(f"The recipe {str(parsed)!r} was not in the search.")
 
-    def encoder(self, *, anyway: bool = False) -> Encoder:
+    def encoder(self) -> Encoder:
         """Return `best` as an Encoder on the search's model, fitted on the search's texts.
-
-        Args:
-            anyway: return the leader even if it is not significantly better than the baselines.
 
         Raises:
             InputError: the leaderboard is not the result of a search, or no recipe has a score.
@@ -191,16 +178,11 @@ class Leaderboard(TextDisplay):
         if self._source is None:
             raise InputError("This leaderboard has no model: search did not return it. Use Encoder(model, board.best).")
         model, texts, options = self._source
-        encoder = Encoder(model, self.leader if anyway else self.best, **options).fit(texts)
+        encoder = Encoder(model, self.best, **options).fit(texts)
         origin = self.provenance
         searched = ", ".join(f"{name} {origin[name]}" for name in ("space", "data", "seed") if name in origin)
-        chosen = [  # for the model card; without times
-            f"`essent search` ({searched}): {len(self.trials):,} recipes, ranked by `{self.criterion}` from "
-            f"{len(texts):,} texts.",
-            self.verdict,
-            f"`{self.leader}` was used nevertheless, as requested." if anyway and self.kept is not None else "",
-        ]
-        encoder.chosen = tuple(filter(None, chosen))
+        ranked = f"{len(self.trials):,} recipes, ranked by `{self.criterion}` from {len(texts):,} texts."
+        encoder.chosen = (f"`essent search` ({searched}): {ranked}", self.verdict)  # for the model card
         return encoder
 
     # -- views ------------------------------------------------------------------------------------------------------
@@ -287,30 +269,24 @@ class Leaderboard(TextDisplay):
             MissingDependencyError: pandas is not installed.
         """
         pandas = optional_import("pandas", "data")
-        names = dict.fromkeys(name for trial in self.trials for name in trial.scores)
         rows = [
             {"recipe": recipe, **trial.scores, "low": low, "high": high, "baseline": recipe in self.baselines}
             for trial in self.trials
             for recipe, (low, high) in [(str(trial.recipe), trial.interval or (math.nan, math.nan))]
         ]
-        index = pandas.RangeIndex(1, len(rows) + 1, name="place")
-        frame: pd.DataFrame = pandas.DataFrame(rows, index, ["recipe", *names, "low", "high", "baseline"])
+        frame: pd.DataFrame = pandas.DataFrame(rows, pandas.RangeIndex(1, len(rows) + 1))
         return frame
 
     # -- data form --------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; NaN becomes None."""
-        trials = [
-            {"recipe": str(t.recipe), "digest": t.recipe.digest(), "scores": t.scores, "interval": t.interval}
-            for t in self.trials
-        ]
+        trials = [{"recipe": str(t.recipe), "scores": t.scores, "interval": t.interval} for t in self.trials]
         values = {
             "format": FORMAT,
             "criterion": self.criterion,
             "trials": trials,
             "baselines": self.baselines,
-            "winner": str(self.leader) if self.is_scored else None,
             "best": self._best_name or None,
             "verdict": self.verdict,
             **{name: list(map(asdict, getattr(self, name))) for name in ("held_out", "comparisons", "checks")},

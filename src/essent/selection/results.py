@@ -15,14 +15,13 @@ from essent.errors import EssentError, InputError
 from essent.recipe.recipe import Recipe
 from essent.tasks.base import LabeledTask, Task
 from essent.tasks.comparison import Comparison, Scored, compare_each
-from essent.tasks.result import AVERAGE, Key, Result, results_table, row_labels, short_names
+from essent.tasks.result import Key, Result, results_table, row_labels, short_names
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 COLUMNS = ["model", "recipe", "task", "metric", "score", "low", "high", "main", "n"]  # columns of `frame`
-MAX_TASKS = 3  # that a line lists; of more, it has the number
 
 
 class Evaluation(TextDisplay, dict[str, list[Result]]):
@@ -43,7 +42,7 @@ class Evaluation(TextDisplay, dict[str, list[Result]]):
         >>> from essent import evaluate
         >>> evaluation = evaluate("sentence-transformers/all-MiniLM-L6-v2", ["mean", "cls"], ["pairs.jsonl"])
         >>> evaluation
-        <Evaluation: 2 rows on pairs; highest: mean 77.24>
+        <Evaluation: 2 rows on pairs>
         >>> evaluation.compare("cls", "mean").is_better
         False
         >>> list(evaluation.frame().columns)
@@ -82,15 +81,12 @@ class Evaluation(TextDisplay, dict[str, list[Result]]):
         """Whether all of these tasks have the same main score, so that its mean is meaningful."""
         return len({task.score_names[0] for task in self._tasks.values()}) == 1
 
-    def compare(
-        self, first: str, second: str, task: str | None = None, *, score: str = "", seed: int = 0
-    ) -> Comparison:
+    def compare(self, first: str, second: str, task: str | None = None, *, score: str = "") -> Comparison:
         """Compare two recipes on the same pairs, texts or queries.
 
         Args:
             task: name of a task; None: the only task, or the mean of all.
             score: name of a score such as "f1_macro" or "v_measure"; by default the main score.
-            seed: of the bootstrap.
 
         Returns:
             The difference with its 95 % interval and p value.
@@ -99,10 +95,10 @@ class Evaluation(TextDisplay, dict[str, list[Result]]):
             InputError: a recipe or task that is not among the results, or tasks with different scores and no `task`.
         """
         pair = (self._name(first), self._name(second))
-        return compare_each(self._scored(task, score, pair), [pair], seed=seed)[0]
+        return compare_each(self._scored(task, score, pair), [pair])[0]
 
     def comparisons(
-        self, baseline: str | None = None, task: str | None = None, *, score: str = "", seed: int = 0
+        self, baseline: str | None = None, task: str | None = None, *, score: str = ""
     ) -> tuple[Comparison, ...]:
         """Compare every recipe with a baseline, by default the first; arguments and errors as in `compare`."""
         names = list(self)
@@ -110,23 +106,21 @@ class Evaluation(TextDisplay, dict[str, list[Result]]):
             raise InputError("There are no results to compare. Evaluate at least two recipes.")
         against = names[0] if baseline is None else self._name(baseline)
         pairs = [(name, against) for name in names if name != against]
-        return compare_each(self._scored(task, score, names), pairs, seed=seed)
+        return compare_each(self._scored(task, score, names), pairs)
 
-    def summary(self, score: str = "") -> Iterator[str]:
+    def summary(self) -> Iterator[str]:
         """Yield a heading, then a sentence per recipe compared with the first, on all tasks together or on each task.
 
-        `score` is used if all tasks have it, otherwise the main score. Yields nothing with fewer than two rows.
+        Yields nothing with fewer than two rows.
         """
         if len(self) < 2:
             return
-        if not all(score in task.score_names for task in self._tasks.values()):
-            score = ""
-        for task in [None] if self.compared and (self._has_one_score or score) else self.compared:
+        for task in [None] if self._has_one_score else self.compared:
             names = [task] if task else self.compared
             where = f"on {names[0]}" if len(names) == 1 else f"on average over {', '.join(names)}"
-            name = score or self._tasks[names[0]].score_names[0]
+            name = self._tasks[names[0]].score_names[0]
             yield f"Compared with {next(iter(self))} {where}: difference of {name} ×100 and its 95 % interval, paired."
-            yield from (f"  {comparison.summary()}" for comparison in self.comparisons(task=task, score=score))
+            yield from (f"  {comparison.summary()}" for comparison in self.comparisons(task=task))
 
     def notes(self) -> list[str]:
         """Return the distinct notes; a note that only some recipes have lists these recipes.
@@ -167,13 +161,8 @@ class Evaluation(TextDisplay, dict[str, list[Result]]):
             if score and score not in score_names:
                 allowed = ", ".join(score_names)
                 raise InputError(f"Cannot compare by {score!r} on {labelled.name}. Its scores: {allowed}.")
-            evidence = []
-            for name in names:
-                rows = [r.evidence for r in self[name] if r.task == labelled.name and r.evidence is not None]
-                if not rows:
-                    raise InputError(f"The results of {name!r} on {labelled.name} contain no evidence to compare.")
-                evidence.append(rows[0])
-            scored.append(Scored(labelled, score or score_names[0], list(names), np.stack(evidence)))
+            evidence = [next(r.evidence for r in self[name] if r.task == labelled.name) for name in names]
+            scored.append(Scored(labelled, score or score_names[0], list(names), np.array(evidence)))
         return scored
 
     # -- views ------------------------------------------------------------------------------------------------------
@@ -210,20 +199,11 @@ class Evaluation(TextDisplay, dict[str, list[Result]]):
         return frame
 
     def __repr__(self) -> str:
-        names = list(dict.fromkeys(result.task for results in self.values() for result in results))
-        table = results_table(self)
-        column = next((name for name in table.columns if name == AVERAGE or len(table.columns) == 1), "")
-        best = [f"{label} {table.rows[label][column]:.2f}" for label in self if column and table.is_best(label, column)]
-        highest = f"; highest: {', '.join(best)}" if best else ""
-        return f"<{type(self).__name__}: {len(self)} row{'s' * (len(self) != 1)} on {_listed(names)}{highest}>"
+        tasks = dict.fromkeys(result.task for results in self.values() for result in results)
+        return f"<{type(self).__name__}: {len(self)} rows on {', '.join(tasks)}>"
 
     def __str__(self) -> str:
         return "\n".join([*self.summary(), str(results_table(self))])
-
-
-def _listed(tasks: Sequence[str]) -> str:
-    """Return the names of a few tasks, or the number of many."""
-    return f"{len(tasks)} tasks" if len(tasks) > MAX_TASKS else ", ".join(tasks) or "no task"
 
 
 def _normalized(recipe: Any) -> str:

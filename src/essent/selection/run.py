@@ -5,28 +5,25 @@ recipes of a space ─ passes, shaping, evidence (sweep) ─ scores, leaderboard
 
 from __future__ import annotations
 
-import inspect
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from sentence_transformers import SentenceTransformer
 
 from essent._core import machine
 from essent._core.arguments import ModelLike, check_size
 from essent._core.machine import AUTO
-from essent._core.registry import did_you_mean
 from essent.encoder.module import digest_of_backbone
 from essent.errors import InputError
 from essent.model.loading import load, read_capabilities
 from essent.model.template import with_room
 from essent.model.weights import move
 from essent.recipe.recipe import Recipe
-from essent.selection.annotation import PRIOR, AnnotatedPairs, Annotation, choose_pairs, distinct_pairs
+from essent.selection.annotation import PRIOR, AnnotatedPairs, choose_pairs
 from essent.selection.evaluation import model_name
 from essent.selection.label_free import TEACHER, candidate_pairs
 from essent.selection.leaderboard import Leaderboard, Trial, rank_trials
@@ -34,7 +31,7 @@ from essent.selection.program import Program
 from essent.selection.search_data import SearchData, SearchSettings, held_out, read_data
 from essent.selection.space import REFERENCE, Space, find_space
 from essent.selection.sweep import Store, Sweep, score_stored
-from essent.selection.topics import TOPICS, UNKNOWN_USE, check_use, is_label_free, misfit
+from essent.selection.topics import TOPICS, check_use, is_label_free, misfit
 from essent.selection.verdict import decide_by_labels, decide_by_teacher, decide_by_topics, mean_ranks, score_on_tests
 from essent.tasks.base import LabeledTask, prompt_note
 from essent.tasks.columns import NO_TABLE
@@ -54,7 +51,6 @@ def search(
     *,
     use: str | None = None,
     criterion: str | Sequence[str] = (),
-    weights: Sequence[float] = (),
     test: Sequence[LabeledTask | str] = (),
     folder: str | Path | None = None,
     columns: Mapping[str, str] | None = None,
@@ -66,7 +62,6 @@ def search(
     precision: str = AUTO,
     work: str | Path | None = None,
     progress: bool = False,
-    report: Callable[[str], None] | None = None,
     **options: Any,
 ) -> Leaderboard:
     """Score every recipe of a space on your data and compare the best with baselines; one forward pass per template.
@@ -74,16 +69,14 @@ def search(
     Args:
         model: a hub name, a folder, or a SentenceTransformer.
         data: labelled data of any kind: a task, its name such as "stsb.dev", a file or folder for
-            `essent.tasks.load_task`, or rows in memory. Without labels: a list of texts or of pairs of texts. A test
+            `essent.tasks.load_task`, or rows in memory. Without labels: a list of texts. A test
             part is never read. Recipes learn (idf, shaping) from all of these texts. Several data sets are a list of
             tasks or of `Path`: each is searched separately, and the mean of the ranks decides.
         space: "auto", "heads", "layers", "weights", "shaping", "full", "decoder", a YAML file of grids, or a Space.
         use: what the vectors are for, if there are no labels: similarity (the default), clusters, classes, retrieval.
         criterion: the score that ranks: a score of the data ("spearman", "accuracy", "f1_macro", "ndcg@10" …), or
-            without labels "teacher" (similarity), "teacher:FILE" with a file of running text, or "topics" (clusters).
-            Of several, the first ranks, and all are shown. By default the main score of the data; without labels the
-            criterion of the use.
-        weights: one weight per data set for the mean of the ranks; by default all are equal.
+            without labels "teacher" (similarity) or "topics" (clusters). Of several, the first ranks and decides, and
+            all are shown. By default the main score of the data; without labels the criterion of the use.
         test: tasks on which the leader is compared with the baselines, fitted on `data` as they are saved; the choice
             does not read them.
         folder: local data for task names, as in `essent.tasks.load_task`.
@@ -98,7 +91,6 @@ def search(
             tokens, attention diagonals, shaping and scores are always in float32 or float64.
         work: a folder for intermediate results, from which a killed search resumes. None: a temporary folder.
         progress: show progress bars.
-        report: called with one sentence per data set about its recipes, passes and texts.
         options: SentenceTransformer's keyword arguments (device, revision …).
 
     Raises:
@@ -113,17 +105,14 @@ def search(
     """
     started = machine.elapsed()
     check_size(top, "top")
-    settings = _check_settings(search, memory, batch_size, seed, precision, progress, work, report, options)
+    settings = SearchSettings(memory, batch_size, seed, precision, progress, work, options)
     space = find_space(space)
-    data_sets = _data_sets(data, folder, columns, criterion, weights, seed, check_use(use))
+    data_sets = _data_sets(data, folder, columns, criterion, seed, check_use(use))
     tasks = [data_set.task for data_set in data_sets if data_set.task is not None]
     if columns and not test and not tasks:
         raise InputError(NO_TABLE)
-    if use is None and not criterion and not tasks and report is not None:
-        report(UNKNOWN_USE)
-    texts = [text for data_set in data_sets for text in data_set.texts]
-    labelled = [unit for data_set in data_sets for unit in data_set.labelled_items]
-    tests = held_out(test, folder, texts, labelled, columns)
+    labelled = [item for data in data_sets if data.task is not None and data.score for item in data.task.read_items()]
+    tests = held_out(test, folder, labelled, columns)
     with run_passes(model, space, data_sets, baselines, settings) as run:
         board = make_board(run, top, seed)
     notes = [*board.notes, *(note for task in tasks for note in task.notes), *misfit(tasks, use)]
@@ -148,11 +137,9 @@ def search(
         "data": " + ".join(data_set.name for data_set in data_sets),
         "space": space.name,
         "recipes": len(run.recipes),
-        "reference": len(run.reference),
         "passes": len(run.sweeps[0].program.passes) * len(data_sets),
         "texts": sum(len(sweep.pairs.texts) for sweep in run.sweeps),
         "units": sum(task.units for task in tasks),
-        "pairs": sum(len(sweep.pairs.pairs) for sweep in run.sweeps),
         "encoded": sum(sweep.encoded for sweep in run.sweeps),
         "seed": seed,
         "precision": settings.precision,
@@ -169,21 +156,20 @@ def annotate(
     space: str | Path | Space = "auto",
     *,
     count: int = 50,
-    baselines: Sequence[str] = BASELINES,
     seed: int = 0,
-    memory: float = 0.5,
     batch_size: int = 32,
     precision: str = AUTO,
     work: str | Path | None = None,
     progress: bool = False,
-    report: Callable[[str], None] | None = None,
     **options: Any,
-) -> Annotation:
+) -> list[tuple[str, str]]:
     """Select the pairs whose labels best tell the recipes of a space apart, from one forward pass per template.
 
+    They are in random order, so that any first part is a sample. `read_annotated` reads a file of them with scores.
+
     Args:
-        model, space, baselines, seed, memory, batch_size, precision, work, progress, report, options: as in `search`.
-        data: unlabelled texts, from which near, related and random pairs are drawn, or unlabelled pairs.
+        model, space, seed, batch_size, precision, work, progress, options: as in `search`.
+        data: unlabelled texts, from which near, related and random pairs are drawn.
         count: number of pairs.
 
     Raises:
@@ -195,38 +181,28 @@ def annotate(
         >>> from pathlib import Path
         >>> from essent.selection import annotate
         >>> texts = Path("texts.txt").read_text(encoding="utf-8").splitlines()
-        >>> annotation = annotate("sentence-transformers/all-MiniLM-L6-v2", texts, "weights", count=4)
-        >>> annotation.write("to-annotate.csv")  # read_annotated reads it after you filled in the column score
-        >>> len(annotation.pairs)
+        >>> pairs = annotate("sentence-transformers/all-MiniLM-L6-v2", texts, "weights", count=4)
+        >>> len(pairs)
         4
     """
     check_size(count, "count")
-    settings = _check_settings(annotate, memory, batch_size, seed, precision, progress, work, report, options)
+    settings = SearchSettings(
+        batch_size=batch_size, seed=seed, precision=precision, progress=progress, work=work, options=options
+    )
     space = find_space(space)
-    name, task, texts, pairs = read_data(data, None)
+    name, task, texts = read_data(data, None)
     if task is not None:
-        raise InputError(f"{name} already has labels. annotate needs texts or pairs without labels.")
-    candidates = candidate_pairs(texts, pairs, seed)
-    distinct = distinct_pairs(candidates, count)
+        raise InputError(f"{name} already has labels. annotate needs texts without labels.")
+    candidates = list({frozenset(pair): pair for pair in candidate_pairs(texts, (), seed)}.values())
+    if count > len(candidates):
+        raise InputError(
+            f"Cannot select {count} pairs to annotate: the data has only {len(candidates)}. Give more texts, or use "
+            f"--ask {len(candidates)}."
+        )
     data_set = SearchData(name, None, tuple(texts), (), tuple(candidates))
-    with run_passes(model, space, [data_set], baselines, settings) as run:
-        cosines = np.array(run.sweeps[0].store.rows[: len(run.recipes)])[:, distinct]
-    indices, reasons = choose_pairs(cosines, count, np.random.default_rng(seed))
-    chosen = tuple(candidates[distinct[index]] for index in indices)
-    return Annotation(chosen, tuple(reasons), tuple(pairs or texts))
-
-
-def _check_settings(function: Callable[..., Any], *settings: Any) -> SearchSettings:
-    """Return checked settings.
-
-    Raises:
-        InputError: a setting out of its range, or an argument of neither the function nor SentenceTransformer.
-    """
-    checked = SearchSettings(*settings)
-    names = [*inspect.signature(function).parameters, *inspect.signature(SentenceTransformer.__init__).parameters]
-    if unknown := [name for name in checked.options if name not in names]:
-        raise InputError(f"{function.__name__} has no argument {unknown[0]!r}. {did_you_mean(unknown[0], names)}")
-    return checked
+    with run_passes(model, space, [data_set], BASELINES, settings) as run:
+        cosines = np.array(run.sweeps[0].store.rows[: len(run.recipes)])
+    return [candidates[index] for index in choose_pairs(cosines, count, np.random.default_rng(seed))]
 
 
 def _data_sets(
@@ -234,7 +210,6 @@ def _data_sets(
     folder: str | Path | None,
     columns: Mapping[str, str] | None,
     criterion: str | Sequence[str],
-    weights: Sequence[float],
     seed: int,
     use: str,
 ) -> list[SearchData]:
@@ -242,14 +217,7 @@ def _data_sets(
     sources: Sequence[Any] = data if isinstance(data, (list, tuple)) and data else [data]
     if not all(isinstance(row, Path) or hasattr(row, "score_vectors") for row in sources):
         sources = [data]
-    if len(weights) not in (0, len(sources)):
-        raise InputError(f"{len(weights)} weights for {len(sources)} data sets. Give one weight per data set, or none.")
-    if not all(weight > 0 for weight in weights):
-        raise InputError(f"The weights of data sets must be positive, not {list(weights)!r}.")
-    data_sets = [
-        SearchData.of(source, folder, criterion, seed, float(weight), use, columns)
-        for source, weight in zip(sources, weights or [1.0] * len(sources), strict=True)
-    ]
+    data_sets = [SearchData.of(source, folder, criterion, seed, use, columns) for source in sources]
     names = [data_set.name for data_set in data_sets]
     if len(set(names)) < len(names):
         raise InputError(f"Two of the data sets {', '.join(names)} have the same name. Rename a file, or remove one.")
@@ -324,9 +292,6 @@ def run_passes(
             own_folder = folder if len(data_sets) == 1 else folder / str(number)
             store = Store(own_folder, identity, len(all_recipes), data.measures.stop, durable=durable)
             sweep = Sweep(program, data, pairs, store, settings)
-            if settings.report is not None:
-                passes = f"{len(program.passes)} pass{'es' * (len(program.passes) != 1)}"
-                settings.report(f"{data.name}: {len(all_recipes):,} recipes, {passes} over {len(pairs.texts):,} texts.")
             sweep.run()
             score_stored(sweep)
             sweeps.append(sweep)
@@ -341,14 +306,14 @@ def make_board(run: Passes, top: int, seed: int) -> Leaderboard:
     names, count, baselines = list(map(str, run.recipes)), len(run.recipes), tuple(run.baselines)
     data, rows, teacher = run.sweeps[0].data, run.sweeps[0].store.rows, run.sweeps[0].data.teacher
     scored = [
-        Scored(task, score, names, sweep.store.rows[:count, sweep.data.evidence], sweep.data.weight)
+        Scored(task, score, names, sweep.store.rows[:count, sweep.data.evidence])
         for sweep in run.sweeps
         if (task := sweep.data.task) is not None and (score := sweep.data.score) is not None
     ]
     scores: dict[str, np.ndarray] = {}
     if len(run.sweeps) > 1:
         by_name = {data_set.task.name: data_set.scores() for data_set in scored}
-        scores = {RANKS: mean_ranks(scored, list(by_name.values())), **by_name}
+        scores = {RANKS: mean_ranks(list(by_name.values())), **by_name}
     if teacher is not None:
         position = {recipe: number for number, recipe in enumerate(run.sweeps[0].program.recipes)}
         teacher = teacher.with_reference(rows[[position[recipe] for recipe in run.reference]][:, data.extra])
@@ -370,8 +335,8 @@ def make_board(run: Passes, top: int, seed: int) -> Leaderboard:
     board = Leaderboard(criterion, rank_trials(trials, criterion), baselines)
     listed = list(dict.fromkeys([*(str(trial.recipe) for trial in board.trials[:top]), *baselines]))
     if not board.is_scored:
-        return replace(board, notes=(NO_SCORE,) if scored or teacher is None else (teacher.note, NO_SCORE))
-    if scored:
+        return replace(board, notes=(NO_SCORE,))
+    if not is_label_free(criterion):
         return decide_by_labels(board, scored, listed, seed=seed)
     if teacher is None:
         return decide_by_topics(board, data.use)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from essent._core.arguments import check_size
+from essent._core.arguments import check_options, check_size
 from essent._core.machine import AUTO, precision_of
 from essent._core.registry import did_you_mean
 from essent._core.texts import check_texts
@@ -24,9 +23,7 @@ from essent.selection.program import TextPairs
 from essent.selection.topics import CRITERIA, MEASURES, SIMILARITY, TOPICS, Topics, is_label_free
 from essent.tasks.base import LabeledTask
 from essent.tasks.data import rows_of
-from essent.tasks.examples import COLUMNS
 from essent.tasks.locate import load_labelled
-from essent.tasks.result import SCORE_NAMES
 
 
 @dataclass
@@ -34,7 +31,7 @@ class SearchSettings:
     """Settings of the passes, as in `essent.search`.
 
     Raises:
-        InputError: a setting out of its range.
+        InputError: a setting out of its range, or an unknown option.
     """
 
     memory: float = 0.5
@@ -43,14 +40,13 @@ class SearchSettings:
     precision: str = AUTO
     progress: bool = False
     work: str | Path | None = None
-    report: Callable[[str], None] | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.memory > 0:
             raise InputError(f"memory={self.memory!r}: must be a positive number of GiB.")
         self.batch_size, self.seed = check_size(self.batch_size, "batch_size"), check_size(self.seed, "seed", 0)
-        self.precision = precision_of(self.precision)
+        self.precision, self.options = precision_of(self.precision), check_options(self.options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +62,6 @@ class SearchData:
         criteria: scores of the task, or the criterion without labels; the first ranks.
         extra_pairs: pairs of texts that are compared in addition to the task's own.
         teacher, topics: the criterion without labels, which reads `extra_pairs`; None if it is not used.
-        weight: of this data set among several.
         use: what vectors are for; decides without labels only.
     """
 
@@ -77,7 +72,6 @@ class SearchData:
     extra_pairs: tuple[tuple[str, str], ...] = ()
     teacher: Teacher | None = None
     topics: Topics | None = None
-    weight: float = 1.0
     use: str = SIMILARITY
 
     @classmethod
@@ -87,7 +81,6 @@ class SearchData:
         folder: str | Path | None,
         criterion: str | Sequence[str],
         seed: int,
-        weight: float = 1.0,
         use: str = SIMILARITY,
         columns: Mapping[str, str] | None = None,
     ) -> SearchData:
@@ -96,25 +89,30 @@ class SearchData:
         Raises:
             InputError, DataError, UnknownNameError: no data, or a criterion that the data do not have.
         """
-        name, task, texts, pairs = read_data(data, folder, columns)
+        name, task, texts = read_data(data, folder, columns)
+        pairs: Pairs = []
         criteria = tuple(dict.fromkeys([criterion] if isinstance(criterion, str) else criterion))
         default: tuple[str, ...] = (CRITERIA[use],)
         if task is not None:
             units, default = task.items(), task.score_names[:1]
-            pairs = [(unit[0], unit[1]) for unit in units] if all(len(unit) == 2 for unit in units) else []
             if isinstance(task, AnnotatedPairs):
-                pairs, default = list(task.all_pairs), (*default, TEACHER)
+                default = (*default, TEACHER)
+            elif all(len(unit) == 2 for unit in units):
+                pairs = [(unit[0], unit[1]) for unit in units]
         criteria = criteria or default
-        for spec in criteria:
-            _check_criterion(spec, name, task)
+        names = () if task is None else task.score_names
+        if unknown := [spec for spec in criteria if not is_label_free(spec) and spec not in names]:
+            hint = did_you_mean(unknown[0], [*names, TEACHER, TOPICS])
+            scores = ", ".join(names) or "none, as it has no labels"
+            raise UnknownNameError(f"Unknown criterion {unknown[0]!r}. {hint} The scores of {name}: {scores}.")
         label_free = list(filter(is_label_free, criteria))
         if len(label_free) > 1:
             raise InputError(f"The criteria {' and '.join(label_free)} both read no labels. Use one.")
         if label_free == [TOPICS]:
             topics = Topics.of(texts, seed)
-            return cls(name, task, tuple(texts), criteria, topics.halves, None, topics, weight, use)
-        teacher = Teacher.of(texts, pairs, seed, label_free[0].partition(":")[2]) if label_free else None
-        return cls(name, task, tuple(texts), criteria, teacher.pairs if teacher else (), teacher, None, weight, use)
+            return cls(name, task, tuple(texts), criteria, topics.halves, None, topics, use)
+        teacher = Teacher.of(texts, pairs, seed) if label_free else None
+        return cls(name, task, tuple(texts), criteria, teacher.pairs if teacher else (), teacher, None, use)
 
     @property
     def score(self) -> str | None:
@@ -169,11 +167,6 @@ class SearchData:
             texts = vectors[pairs.fit[self.topics.rows]]
             yield self.measures, self.topics.measure(texts, vectors[halves[:, 0]], vectors[halves[:, 1]])
 
-    @property
-    def labelled_items(self) -> list[tuple[str, ...]]:
-        """The texts of the units whose labels are read."""
-        return self.task.read_items() if self.task is not None and self.score is not None else []
-
     def text_pairs(self, prompts: Mapping[str, str], default: str) -> TextPairs:
         """Return the texts with the model's prompts, and the pairs that are compared."""
         texts = [default + text for text in self.texts] if self.task is None else self.task.texts_for(prompts, default)
@@ -191,27 +184,10 @@ class SearchData:
         return {"model": model, **{key: hashlib.sha256(text.encode()).hexdigest() for key, text in contents.items()}}
 
 
-def _check_criterion(spec: str, name: str, task: LabeledTask | None) -> None:
-    """Raise an error unless a criterion is the one without labels or a score of the task."""
-    if spec.startswith(f"{TEACHER}:") and not spec.partition(":")[2].strip():
-        raise InputError(f"{spec!r}: the file of running text after ':' is missing. Add it, or use {TEACHER!r} alone.")
-    names = () if task is None else task.score_names
-    if is_label_free(spec) or spec in names:
-        return
-    if task is None:
-        allowed = f"The data ({name}) has none; kinds with labels: {', '.join(COLUMNS)}."
-    else:
-        allowed = f"The scores of {name} ({task.kind}): {', '.join(names)}."
-    if spec in SCORE_NAMES:
-        raise InputError(f"The criterion {spec!r} needs labels{'' if task is None else ' of another kind'}. {allowed}")
-    hint = did_you_mean(spec.partition(":")[0], [*names, TEACHER, TOPICS])
-    raise UnknownNameError(f"Unknown criterion {spec!r}. {hint} {allowed}")
-
-
 def read_data(
     data: Any, folder: str | Path | None, columns: Mapping[str, str] | None = None
-) -> tuple[str, LabeledTask | None, list[str], Pairs]:
-    """Return the name, labels, texts and unlabelled pairs of a search's data.
+) -> tuple[str, LabeledTask | None, list[str]]:
+    """Return the name, labels and texts of a search's data.
 
     Raises:
         InputError, DataError: no data, or data that cannot be searched.
@@ -225,66 +201,46 @@ def read_data(
     if not rows:
         raise InputError("The data is empty: search needs labels or texts.")
     task: LabeledTask | None = None
-    pairs: Pairs = []
-    if is_source or isinstance(rows[0], Mapping) or (isinstance(rows[0], (tuple, list)) and len(rows[0]) > 2):
+    if is_source or isinstance(rows[0], (Mapping, tuple, list)):
         task = load_labelled(data if is_source else rows, folder, columns=columns).for_choice()
         name, texts = task.name, task.texts()
-    elif all(isinstance(row, (tuple, list)) and len(row) == 2 for row in rows):
-        check_texts([text for row in rows for text in row])
-        pairs = [(str(a), str(b)) for a, b in rows]
-        name, texts = f"{len(rows)} pairs", [a for a, _ in pairs] + [b for _, b in pairs]
     else:
         name, texts = f"{len(rows)} texts", check_texts(rows)
     if len(set(texts)) < 2:
         raise InputError(f"{name}: all texts are equal. At least 2 different texts are needed.")
-    return name, task, texts, pairs
+    return name, task, texts
 
 
 # -- test data ---------------------------------------------------------------------------------------------------------
 
 
-class HeldOut(NamedTuple):
-    """A task without the units that a search chooses on; fields as in `essent.selection.Check`."""
-
-    task: LabeledTask
-    left_out: int
-    shared_texts: int
-    texts: int
-
-
 def held_out(
     tests: Sequence[LabeledTask | str],
     folder: str | Path | None,
-    texts: Sequence[str],
     labelled: Sequence[tuple[str, ...]],
     columns: Mapping[str, str] | None = None,
-) -> list[HeldOut]:
-    """Return the test tasks without the units that the choice has read.
+) -> list[tuple[LabeledTask, int]]:
+    """Return the test tasks without the units that the choice has read, and the number of these units.
 
     Two texts are equal if they differ in white space and case only; the order of a pair is ignored.
 
     Args:
-        texts: all texts that the search reads.
-        labelled: the texts of the units whose labels it reads.
+        labelled: the texts of the units whose labels the search reads.
 
     Raises:
         InputError: a task without other units.
     """
-    searched_texts, labelled_units = _normalized(texts), set(map(_normalized, labelled))
+    labelled_units = set(map(_normalized, labelled))
     remaining = []
     for test in tests:
         task = load_labelled(test, folder, columns=columns)
-        units = list(map(_normalized, task.items()))
-        is_labelled = np.array([unit in labelled_units for unit in units])
+        is_labelled = np.array([_normalized(unit) in labelled_units for unit in task.items()])
         if is_labelled.all():
             raise InputError(
                 f"The test {task.name!r} is not independent: all of its {task.units} {task.unit} are also in the "
                 f"data. Use other {task.unit} as the test."
             )
-        test_texts = frozenset().union(*compress(units, ~is_labelled))
-        unseen = task.without(is_labelled) if is_labelled.any() else task
-        shared = len(test_texts & searched_texts)
-        remaining.append(HeldOut(unseen, int(is_labelled.sum()), shared, len(test_texts)))
+        remaining.append((task.without(is_labelled) if is_labelled.any() else task, int(is_labelled.sum())))
     return remaining
 
 

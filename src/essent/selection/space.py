@@ -9,17 +9,18 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from essent._core.registry import did_you_mean
 from essent.errors import DataError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from essent.model.capabilities import ModelCapabilities, check_recipe
-from essent.recipe.named import SLOT, TEMPLATES, TOKENS_SLOT, parse_template, templates_of
+from essent.recipe.named import SLOT
 from essent.recipe.recipe import Recipe, find_conflict, read_field
 
 EVERY = "*"
+KEYS = ("template", "layers", "weights", "shaping")  # of a grid in a file
 FIELD = re.compile(r"\{(\w+)\}")
 MIXES = ("static", "0", "L", "0+L", "L-1+L", "1+2+L", "0+1+2+L")
 # Unit length does not change cosines, but it matters for clusters by distance: a search should serve both.
@@ -50,28 +51,25 @@ class Grammar:
     choices: Mapping[str, tuple[str, ...]]
 
     def __post_init__(self) -> None:
-        slots, grammar = self.slots(), f"The template grammar {self.text!r}"
-        if empty := [slot for slot in slots if not self.choices.get(slot)]:
-            raise RecipeError(f"{grammar} has the slot {{{empty[0]}}}, but no choices for it.")
-        if extra := [key for key in self.choices if key not in slots]:
-            raise RecipeError(f"{grammar} has no slot {{{extra[0]}}}, but choices for it.")
+        grammar, slots = f"The template grammar {self.text!r}", self._slots()
+        if unlike := set(slots) ^ {slot for slot, choices in self.choices.items() if choices}:
+            raise RecipeError(f"{grammar}: {{{min(unlike)}}} must be a slot of it and have choices.")
         if wrong := [template for template in self.templates() if template.count(SLOT) != 1]:
             raise RecipeError(f"{grammar} produces {wrong[0]!r}, which must contain exactly one {SLOT}.")
 
-    def slots(self) -> list[str]:
-        """Return the names of the slots except {text}, in the order of the template."""
-        return list(dict.fromkeys(name for name in FIELD.findall(self.text) if "{" + name + "}" != SLOT))
-
-    def fill(self, chosen: Mapping[str, str]) -> str:
-        """Return the template with these choices; the space beside an empty slot is removed."""
-        filled = FIELD.sub(lambda match: chosen.get(match[1], match[0]), self.text)
-        return re.sub(r" {2,}", " ", filled).strip()
+    def _slots(self) -> list[str]:
+        return [name for name in dict.fromkeys(FIELD.findall(self.text)) if "{" + name + "}" != SLOT]
 
     def templates(self) -> list[str]:
-        """Return all filled templates, in the order of the choices."""
-        slots = self.slots()
-        fillings = itertools.product(*(self.choices[slot] for slot in slots))
-        return list(dict.fromkeys(self.fill(dict(zip(slots, filling, strict=True))) for filling in fillings))
+        """Return all filled templates, in the order of the choices; the space beside an empty slot is removed."""
+        slots = self._slots()
+        filled = []
+        for chosen in itertools.product(*(self.choices[slot] for slot in slots)):
+            text = self.text
+            for slot, words in zip(slots, chosen, strict=True):
+                text = text.replace("{" + slot + "}", words)
+            filled.append(re.sub(r" {2,}", " ", text).strip())
+        return list(dict.fromkeys(filled))
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,6 @@ class Grid:
     templates: tuple[str | None, ...] = (None,)
     layers: tuple[str, ...] = ("L",)
     weights: tuple[str, ...] = ("uniform",)
-    reduce: tuple[str, ...] = ("sum",)
     shaping: tuple[str, ...] = ("",)
 
     def __post_init__(self) -> None:
@@ -102,16 +99,19 @@ class Grid:
 
     def recipes(self, capabilities: ModelCapabilities) -> Iterator[Recipe]:
         """Yield every recipe of the product whose fields fit together, such as weights=mask and a template with one."""
-        layers = dict.fromkeys(mix for choice in self.layers for mix in _every_layer(choice, capabilities))
-        weights = dict.fromkeys(product for choice in self.weights for product in _every_head(choice, capabilities))
+        mixes = dict.fromkeys(mix for choice in self.layers for mix in _every_layer(choice, capabilities))
+        products = dict.fromkeys(product for choice in self.weights for product in _every_head(choice, capabilities))
         choices = itertools.product(
             [read_field("template", choice) if choice else None for choice in self.templates],
-            [read_field("layers", choice) for choice in layers],
-            [read_field("weights", choice) for choice in weights],
-            self.reduce,
+            [read_field("layers", choice) for choice in mixes],
+            [read_field("weights", choice) for choice in products],
             [read_field("shaping", choice) for choice in self.shaping],
         )
-        return (Recipe(*choice) for choice in choices if not find_conflict(*choice[:3]))
+        return (
+            Recipe(template, layers, weights, shaping=shaping)
+            for template, layers, weights, shaping in choices
+            if not find_conflict(template, layers, weights)
+        )
 
 
 @dataclass(frozen=True)
@@ -229,27 +229,20 @@ def find_space(space: str | Path | Space) -> Space:
     if str(space) in SPACES:
         return SPACES[str(space)]
     path = Path(space)
-    if path.suffix.lower() not in (".yaml", ".yml", ".json") and not path.is_file():
+    if path.suffix.lower() not in (".yaml", ".yml") and not path.is_file():
         raise UnknownNameError(
             f"Unknown search space {str(space)!r}. {did_you_mean(str(space), list(SPACES))} A .yaml file also works."
         )
     entries = read_yaml(path)
-    entries = [entries] if isinstance(entries, Mapping) else entries
-    if not isinstance(entries, list) or not entries:
-        raise DataError(f"{path}: expected a non-empty list of grids and recipes.")
-    grids: list[Grid] = []
-    named: list[str] = []
-    for number, entry in enumerate(entries, start=1):
-        where = f"{path}, entry {number}"
-        if isinstance(entry, Mapping) and set(entry) == {"recipe"}:
-            entry = str(entry["recipe"])
-        if isinstance(entry, str):
-            named.append(entry)
-        elif isinstance(entry, Mapping):
-            grids.append(_read_grid(dict(entry), where))
-        else:
-            raise DataError(f"{where}: expected a grid or a recipe, not {entry!r}.")
-    return Space(tuple(grids), tuple(named), path.stem)
+    if not isinstance(entries, list) or not entries or not all(isinstance(entry, Mapping) for entry in entries):
+        raise DataError(f"{path}: expected a non-empty list of grids and recipes, such as `- recipe: mean`.")
+    named = tuple(str(entry["recipe"]) for entry in entries if set(entry) == {"recipe"})
+    grids = [
+        _read_grid(entry, f"{path}, entry {number}")
+        for number, entry in enumerate(entries, start=1)
+        if set(entry) != {"recipe"}
+    ]
+    return Space(tuple(grids), named, path.stem)
 
 
 def read_yaml(path: Path) -> Any:
@@ -268,29 +261,22 @@ def read_yaml(path: Path) -> Any:
         raise DataError(f"{path}: {error}") from None
 
 
-def _read_grid(entry: dict[str, Any], where: str) -> Grid:
-    known = [part.name for part in fields(Grid)]
-    grammar = entry.pop("template", None)
-    choices = {key: _choices(value, f"{where}: {key}") for key, value in entry.items()}
-    if grammar is not None:
-        slots = {key: choices.pop(key) for key in list(choices) if key not in known}
-        choices["templates"] = tuple(Grammar(str(grammar), slots).templates())
-    for key in choices:
-        if key not in known:
-            raise DataError(f"{where}: unknown key {key!r}. {did_you_mean(str(key), [*known, 'template', 'recipe'])}")
-    for name in choices.get("templates", ()):
-        if name and not all(SLOT in text or TOKENS_SLOT in text for text in templates_of(parse_template(name))):
-            raise DataError(f"{where}: {name!r} is not a template. {did_you_mean(name, list(TEMPLATES))}")
-    templates = tuple(name or None for name in choices.pop("templates", ("",)))
-    return Grid(templates, **choices)
-
-
-def _choices(value: Any, where: str) -> tuple[str, ...]:
-    """Return a text, or a list of texts and numbers, as choices; null stands for the empty choice."""
-    items = value if isinstance(value, list) else [value]
-    if not items or any(isinstance(item, (list, Mapping, bool)) for item in items):
-        raise DataError(f"{where} must be a text or a list of texts, not {value!r}.")
-    return tuple("" if item is None else str(item) for item in items)
+def _read_grid(entry: Mapping[str, Any], where: str) -> Grid:
+    """Return the grid of an entry; keys beside those of KEYS are the slots of its template."""
+    choices = {}
+    for key, value in entry.items():
+        items = value if isinstance(value, list) else [value]
+        if not items or not all(isinstance(item, (str, int)) for item in items):
+            raise DataError(f"{where}: {key} must be a text or a list of texts, not {value!r}.")
+        choices[key] = tuple(map(str, items))
+    slots = {key: choices.pop(key) for key in list(choices) if key not in KEYS}
+    if "template" in choices:
+        grammars = [Grammar(text, slots) for text in choices.pop("template")]
+        choices["templates"] = tuple(template for grammar in grammars for template in grammar.templates())
+    elif slots:
+        key = next(iter(slots))
+        raise DataError(f"{where}: unknown key {key!r}. {did_you_mean(str(key), [*KEYS, 'recipe'])}")
+    return Grid(**choices)
 
 
 def _every_layer(choice: str, capabilities: ModelCapabilities) -> list[str]:

@@ -8,14 +8,11 @@ chain or a task reads are written to disk. A killed search resumes from its fold
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +26,7 @@ from essent._core.display import text_progress
 from essent._core.machine import cores
 from essent._core.texts import require_finite
 from essent.encoder.plan import chain_of
-from essent.errors import DataError, InputError, NoSpreadError
+from essent.errors import DataError, NoSpreadError
 from essent.recipe.shaping.affine import AffineShaper, Moments
 from essent.recipe.tokens import batches, count_tokens, framed_ids, pad, portions
 from essent.recipe.types import CorpusStats
@@ -49,9 +46,9 @@ from essent.selection.program import (
 from essent.selection.search_data import SearchData, SearchSettings
 
 GIB = 2**30
-FORMAT = "essent-search/3"
+FORMAT = "essent-search/4"
 FLOAT, DOUBLE = np.dtype("<f4"), np.dtype("<f8")  # vectors, rows
-HEAD, ROWS, DONE = "search.json", "rows.bin", "done.txt"
+HEAD, ROWS = "search.json", "rows.bin"
 BlockKey = tuple[int, int]  # pass, block of the pass
 RowKey = tuple[int, int, int]  # and row of the block (a weighting)
 Recipes = list[int]  # indices of recipes in the program
@@ -77,12 +74,11 @@ class Sweep:
         # `score_stored` reads them after all passes: to fit a shaping chain, to add the vectors of several templates,
         # or to compute evidence from vectors.
         self.compared_in_pass = defaultdict[BlockKey, list[tuple[int, ...]]](list)  # -> row, mix and recipe
-        self.recipes_by_last_row: dict[RowKey, dict[Origins, Recipes]] = {}  # row read last -> recipes
+        self.recipes_of: dict[Origins, Recipes] = {}  # of the stored vectors that they share
         self.columns_to_store = defaultdict[RowKey, set[int]](set)  # row -> columns that are read later
         for index, (recipe, origins) in enumerate(zip(program.recipes, program.origins, strict=True)):
             if recipe.shaping or data.reads_vectors or len(origins) > 1:
-                last_row = origins[-1][0][:3]
-                self.recipes_by_last_row.setdefault(last_row, {}).setdefault(origins, []).append(index)
+                self.recipes_of.setdefault(origins, []).append(index)
                 for origin, _ in origins:
                     columns = self._block(origin).columns_of(origin.mix)
                     self.columns_to_store[origin[:3]].update(column for column, _ in columns)
@@ -116,9 +112,7 @@ class Sweep:
                 stored_texts = np.concatenate([part.texts for part in parts])
                 self.row_counts.append(len(stored_texts))
                 self.rows_of.append(np.unique(stored_texts, return_index=True)[1])
-                units = [f"pass {number} portion {index}" for index in range(len(parts))]
-                if not all(map(self.store.done, units)):
-                    self._check_disk(number)
+                units = [f"pass-{number}-{index}" for index in range(len(parts))]
                 start = 0
                 for unit, part in zip(units, parts, strict=True):
                     if not self.store.done(unit):
@@ -133,23 +127,6 @@ class Sweep:
         ids_of: Any = sequences.__getitem__  # by the position of the text
         rows = self.pairs.fit.tolist()
         return count_tokens(lambda part: list(map(ids_of, part)), rows, len(self.backbone.vocabulary))
-
-    def _check_disk(self, number: int) -> None:
-        """Check that the vectors of a pass fit on the disk before it runs for hours.
-
-        Raises:
-            InputError: too little space; names the required and the free space.
-        """
-        folder = self.store.folder
-        stored = [key for key in self.columns_to_store if key[0] == number]
-        width = sum(self._block(key).width * len(self.columns_to_store[key]) for key in stored)
-        required = ALL_FLOATS * self.row_counts[number] * width
-        free = shutil.disk_usage(folder).free + sum(path.stat().st_size for path in folder.glob(f"pooled-{number}-*"))
-        if required > free:
-            raise InputError(
-                f"The vectors of this search need {required / GIB:.2g} GiB in {folder}, but only {free / GIB:.2g} GiB "
-                "are free. Set --work to a folder on a larger disk, or use a smaller space or fewer texts."
-            )
 
     def _run_portion(
         self, number: int, part: Portion, start: int, sequences: list[np.ndarray], stats: CorpusStats | None
@@ -208,10 +185,6 @@ class Sweep:
                 parts.append(stored if factor == 1.0 else stored * np.float32(factor))
         return reduce(np.add, parts)
 
-    def unit(self, last_row: RowKey) -> str:
-        """Return the name of the unit of work that scores the recipes with this last row."""
-        return " ".join(map(str, ("shaping", *last_row)))
-
 
 def _file(key: RowKey, column: int | str) -> str:
     return "-".join(map(str, ("pooled", *key, column))) + ".bin"
@@ -234,23 +207,21 @@ def score_stored(sweep: Sweep) -> None:
     count = max(1, min(cores(), sweep.memory // max(used, 1)))
     threads, share = torch.get_num_threads(), max(1, cores() // count)
     pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(share,))
-    open_groups = {row: group for row, group in sweep.recipes_by_last_row.items() if not store.done(sweep.unit(row))}
-    jobs = [job for group in open_groups.values() for job in group.items()]
-    total = sum(map(len, sweep.recipes_by_last_row.values()))
-    description = "Scoring" if data.reads_vectors else "Shaping"
+    groups = {f"group-{number}": group for number, group in enumerate(sweep.recipes_of.items())}
+    open_groups = {unit: group for unit, group in groups.items() if not store.done(unit)}
+    done = len(groups) - len(open_groups)
     try:
         # all threads share the filters of warnings: a filter of one thread would end for the others too
         with (
-            text_progress(total, sweep.settings.progress, total - len(jobs), description, "recipe group") as update,
+            text_progress(len(groups), sweep.settings.progress, done, "Scoring", "recipe group") as update,
             threadpool_limits(share),
             warnings.catch_warnings(),
         ):
             warnings.simplefilter("ignore", ConvergenceWarning)
-            scored = pool.map(lambda job: _score_recipes(sweep, *job), jobs)
-            for last_row, group in open_groups.items():
-                for _ in islice(scored, len(group)):
-                    update(1)
-                store.finish(sweep.unit(last_row))
+            scored = pool.map(lambda group: _score_recipes(sweep, *group), open_groups.values())
+            for unit, _ in zip(open_groups, scored, strict=True):
+                store.finish(unit)
+                update(1)
     finally:
         pool.shutdown(cancel_futures=True)
         torch.set_num_threads(threads)
@@ -287,8 +258,8 @@ def _score_recipes(sweep: Sweep, origins: Origins, recipes: Recipes) -> None:
 class Store:
     """A folder with a row of numbers per recipe (R,W), pooled vectors to read again, and the finished units of work.
 
-    A unit is recorded as finished after all its data have reached the disk; incomplete units of a killed run are
-    written again. The search's identity is written last: a folder without it counts as empty.
+    A unit is marked as finished, by an empty file, after all its data have reached the disk; incomplete units of a
+    killed run are written again. The search's identity is written last: a folder without it counts as empty.
 
     Args:
         folder: created if missing.
@@ -298,7 +269,7 @@ class Store:
         durable: whether a later run may resume; a temporary folder need not be synced to disk.
 
     Raises:
-        DataError: the folder contains another search, other files, or a damaged search.
+        DataError: the folder contains another search, or other files.
     """
 
     def __init__(
@@ -306,58 +277,44 @@ class Store:
     ) -> None:
         self.folder, self.durable = folder, durable
         self._unsynced: set[Path] = set()
-        rows, done, size = folder / ROWS, folder / DONE, recipes * width * DOUBLE.itemsize
-        head, identity_text = folder / HEAD, json.dumps({"format": FORMAT, **identity}, sort_keys=True, indent=1)
-        if folder.exists() and not folder.is_dir():
+        head, rows = folder / HEAD, folder / ROWS
+        identity_text = json.dumps({"format": FORMAT, **identity}, sort_keys=True, indent=1)
+        if folder.is_file():
             raise DataError(f"{folder} is a file, but a search needs a folder. Choose another name.")
         folder.mkdir(parents=True, exist_ok=True)
         remove_leftovers(head)
         if not head.is_file():
-            names = {path.name for path in folder.iterdir() if not path.name.startswith(f".{HEAD}.")}
-            if names - {ROWS, DONE}:
+            if any(path != rows and not path.name.startswith(".") for path in folder.iterdir()):
                 raise DataError(f"{folder} contains other files than those of a search. Choose a new folder.")
             with rows.open("wb") as file:
-                file.truncate(size)
-            done.write_bytes(b"")
-            self._sync(rows, done)
+                file.truncate(recipes * width * DOUBLE.itemsize)
+            self._sync(rows)
             write_text(head, identity_text)
         elif head.read_text("utf-8") != identity_text:
             raise DataError(
                 f"{folder} contains another search (other model, data, recipes or settings). Choose another folder, or "
                 "remove this one to start over."
             )
-        for path in (rows, done):
-            if not path.is_file() or (path == rows and path.stat().st_size != size):  # NumPy would pad with zeros
-                raise self._damaged(path)
-        shape = (recipes, width)
-        self.rows = np.memmap(rows, DOUBLE, "r+", shape=shape) if size else np.empty(shape, DOUBLE)
-        content = done.read_bytes()
-        lines = content[: content.rfind(b"\n") + 1]  # a killed run may have left half a line
-        os.truncate(done, len(lines))
-        self._done = set(lines.decode("utf-8", "replace").splitlines())
+        self._mapped = np.memmap(rows, DOUBLE, "r+")
+        self.rows = self._mapped.reshape(recipes, width)
 
-    def _damaged(self, path: Path) -> DataError:
-        return DataError(f"{path} is missing or damaged. Remove the folder {self.folder} to start the search over.")
+    def _sync(self, *paths: Path) -> None:
+        if self.durable:
+            for path in (*paths, self.folder):
+                sync(path)
 
     def done(self, unit: str) -> bool:
         """Return whether a unit of work is finished."""
-        return unit in self._done
+        return (self.folder / f"done-{unit}").exists()
 
     def finish(self, unit: str) -> None:
-        """Record a unit of work as finished, after all its data have reached the disk."""
-        if self.durable and isinstance(self.rows, np.memmap):
-            self.rows.flush()
+        """Mark a unit of work as finished, after all its data have reached the disk."""
+        if self.durable:
+            self._mapped.flush()
         self._sync(*sorted(self._unsynced))
         self._unsynced.clear()
-        with (self.folder / DONE).open("ab") as file:
-            file.write(f"{unit}\n".encode())
-        self._sync(self.folder / DONE)
-        self._done.add(unit)
-
-    def _sync(self, *paths: Path) -> None:
-        if self.durable and paths:
-            for path in (*paths, self.folder):
-                sync(path)
+        (self.folder / f"done-{unit}").touch()
+        self._sync()
 
     def write(self, name: str, offset: int, values: np.ndarray) -> None:
         """Write float32 values to a file, `offset` values from its start."""
@@ -368,15 +325,8 @@ class Store:
         self._unsynced.add(path)
 
     def read(self, name: str, shape: tuple[int, int]) -> np.ndarray:
-        """Return a file's values in the shape in which they were written.
-
-        Raises:
-            DataError: the file is missing or has another size.
-        """
-        try:
-            return np.fromfile(self.folder / name, FLOAT).reshape(shape)
-        except (OSError, ValueError):
-            raise self._damaged(self.folder / name) from None
+        """Return a file's values in the shape in which they were written."""
+        return np.fromfile(self.folder / name, FLOAT).reshape(shape)
 
     def remove(self, pattern: str) -> None:
         """Remove files of vectors that no recipe reads any more."""

@@ -197,16 +197,12 @@ USE_OF = {  # by kind of labels
     "classification": CLASSES,
     "retrieval": RETRIEVAL,
 }
-UNKNOWN_USE = (
-    "Neither labels nor --for were given: recipes are chosen for the similarity of sentences. Whether the choice helps "
-    "clusters, classes or retrieval is not known."
-)
 CRITERIA = {SIMILARITY: TEACHER, CLUSTERS: TOPICS, CLASSES: TOPICS, RETRIEVAL: TEACHER}  # without labels
 
 
 def is_label_free(criterion: str) -> bool:
-    """Return whether a criterion reads no labels, as "topics", "teacher" and "teacher:corpus.txt" do."""
-    return criterion == TOPICS or criterion.partition(":")[0] == TEACHER
+    """Return whether a criterion reads no labels."""
+    return criterion in (TEACHER, TOPICS)
 
 
 def check_use(use: str | None) -> str:

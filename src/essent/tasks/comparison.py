@@ -1,7 +1,7 @@
 """Significance of the difference between two recipes: the interval and p of a paired bootstrap.
 
 Examples (pairs, texts, queries) are resampled, and two recipes are compared on the same draws (Berg-Kirkpatrick et al.
-2012). On several data sets, the weighted mean of the scores is compared. A bootstrap draw is an array of counts, one
+2012). On several data sets, the mean of the scores is compared. A bootstrap draw is an array of counts, one
 per example, so that nothing is sorted or copied per draw; counts of 0 and 1 select some of the examples.
 """
 
@@ -164,7 +164,6 @@ class Scored:
         score: the score to compare by, one of the task's `score_names`.
         names: text forms of the recipes (R,).
         evidence: (R,E), see `LabeledTask`; may be on disk.
-        weight: of this data set among several.
         prior: scores ×100 (R,) without labels, which count as `prior_units` examples when labels are few.
 
     Example:
@@ -182,7 +181,6 @@ class Scored:
     score: str
     names: Sequence[str]
     evidence: np.ndarray
-    weight: float = 1.0
     prior: np.ndarray | None = None
     prior_units: int = 0
 
@@ -213,15 +211,9 @@ def with_prior(scores: np.ndarray, prior: np.ndarray, units: int, prior_units: i
     return np.asarray((units * scores + prior_units * prior) / (units + prior_units))
 
 
-def mean_of_data_sets(data_sets: Sequence[Scored], values: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the weighted mean of values of several data sets."""
-    weights = np.array([data_set.weight for data_set in data_sets], np.float64)
-    return np.asarray(np.tensordot(weights / weights.sum(), np.stack(values), axes=1))
-
-
 def draws_of(data_sets: Sequence[Scored], names: Sequence[str], seed: int) -> np.ndarray:
     """Compute scores of recipes on bootstrap draws (r,resamples), drawn separately in each data set."""
-    return mean_of_data_sets(data_sets, [s.only(names).draws(seed + number) for number, s in enumerate(data_sets)])
+    return np.asarray(np.mean([s.only(names).draws(seed + number) for number, s in enumerate(data_sets)], axis=0))
 
 
 def compare(data_sets: Sequence[Scored], first: str, second: str, *, seed: int = 0) -> Comparison:
@@ -253,7 +245,7 @@ def compare_each(
     if not names:
         return ()
     data_sets = [data_set.only(names) for data_set in data_sets]
-    scores = dict(zip(names, mean_of_data_sets(data_sets, [s.scores() for s in data_sets]), strict=True))
+    scores = dict(zip(names, np.mean([s.scores() for s in data_sets], axis=0), strict=True))
     draws = dict(zip(names, draws_of(data_sets, names, seed), strict=True))
     criterion = data_sets[0].score if len(data_sets) == 1 else SEVERAL
     units = sum(data_set.task.units for data_set in data_sets)
