@@ -1,30 +1,23 @@
-"""Kinds and columns, also with names of one's own; rows that are refused; any kind is a scorer of scikit-learn."""
+"""Kinds and columns, also with names of one's own; rows that are refused."""
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
 import pandas
 import pytest
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from command_line import write_rows
-from essent import EncoderTransformer
-from essent.errors import DataError, InputError, UnknownNameError
-from essent.selection.evaluation import evaluate
+from essent.errors import DataError, InputError
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.columns import ROLES
 from essent.tasks.data import rows_in_memory
 from essent.tasks.geometry import GeometryTask
 from essent.tasks.labels import LabelTask
-from essent.tasks.locate import as_task, load_labelled, load_pairs, load_task, scorer
+from essent.tasks.locate import as_task, load_labelled, load_pairs, load_task
 from essent.tasks.pairs import DuplicateTask, PairTask, TripletTask
 from essent.tasks.retrieval import RetrievalTask
-from selection_samples import labels, retrieval, text
 
 LABELLED = [{"text": f"text {n}", "label": "ab"[n % 2]} for n in range(20)]
 
@@ -278,31 +271,3 @@ def test_unknown_columns_are_refused(tmp_path: Path) -> None:
             load_task(file, columns=columns)
     with pytest.raises(InputError, match="Unknown role 'body'"):
         load_pairs("stsb", tmp_path, columns={"body": "text"})  # before the data are looked for
-
-
-# -- scorers of scikit-learn ------------------------------------------------------------------------------------------
-
-
-def test_a_grid_search_scores_as_an_evaluation(bert: Path) -> None:
-    scored = scorer(retrieval())
-    texts, recipes = scored.task.texts(), ["mean", "weights=idf | zscore", "layers=1"]
-    everything = [(range(len(texts)), range(len(texts)))]
-    search = GridSearchCV(EncoderTransformer(str(bert)), {"recipe": recipes}, scoring=scored, cv=everything).fit(texts)
-    alone = evaluate(str(bert), recipes, [retrieval()])
-    expected = [alone[recipe][0].main_score for recipe in recipes]
-    assert search.cv_results_["mean_test_score"] == pytest.approx(expected, abs=1e-3)
-    assert search.best_params_["recipe"] == recipes[expected.index(max(expected))]
-
-
-def test_another_score_of_a_file_and_of_a_pipeline(bert: Path, tmp_path: Path) -> None:
-    file = write_rows(tmp_path / "classes.jsonl", ({"text": text(n), "label": n % 3} for n in range(60)))
-    scored = pickle.loads(pickle.dumps(scorer(file, "f1_macro")))  # noqa: S301 — as worker processes get it
-    steps = make_pipeline(EncoderTransformer(str(bert)), StandardScaler()).fit(scored.task.texts())
-    macro = scored(steps)
-    assert macro != scorer(file)(steps)
-    assert 0 <= macro <= 100
-
-
-def test_unscorable_tasks() -> None:
-    with pytest.raises(UnknownNameError, match=r"l \(classification\) has no score 'spearman'\. Known: accuracy"):
-        scorer(labels(), "spearman")

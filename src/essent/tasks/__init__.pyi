@@ -24,10 +24,8 @@ from .heros import comparisons as comparisons
 from .heros import load_heros as load_heros
 from .heros import verdict as verdict
 from .labels import LabelTask as LabelTask
-from .locate import TaskScorer as TaskScorer
 from .locate import load_pairs as load_pairs
 from .locate import load_task as load_task
-from .locate import scorer as scorer
 from .pairs import DuplicateTask as DuplicateTask
 from .pairs import PairTask as PairTask
 from .pairs import TripletTask as TripletTask

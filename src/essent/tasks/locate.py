@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from essent._core.registry import did_you_mean
 from essent.errors import DataError, InputError, UnknownNameError
-from essent.tasks.base import LabeledTask, Task, encode_distinct
+from essent.tasks.base import LabeledTask, Task
 from essent.tasks.catalogue import ON_HUB, Clusters, DataSet, Labels, Pairs, find_row, task_names
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.columns import check_roles
@@ -176,63 +174,6 @@ def load_labelled(
     if not isinstance(task, LabeledTask):
         raise InputError(f"{source} has no labels to search on. Give labelled data of a kind: {', '.join(COLUMNS)}.")
     return task
-
-
-@dataclass(frozen=True)
-class TaskScorer:
-    """A callable for `scoring=` of scikit-learn's searches, created by `scorer`.
-
-    Attributes:
-        task: the labelled data without a test part, which a choice must not read.
-        score: name of the score, ×100.
-
-    Example:
-        >>> from essent.tasks import scorer
-        >>> scoring = scorer("reviews.csv", "f1_macro")
-        >>> scoring.score, scoring.task.units
-        ('f1_macro', 40)
-    """
-
-    task: LabeledTask
-    score: str
-
-    def __call__(self, estimator: Any, X: Any = None, y: Any = None) -> float:
-        """Score a fitted transformer's vectors of the task's texts, ×100; `X` and `y` are ignored."""
-        evidence = self.task.evidence(*encode_distinct(estimator.transform, self.task.texts()))
-        return float(self.task.scores(evidence[None], self.score)[0])
-
-
-def scorer(data: Any, score: str = "", folder: str | Path | None = None) -> TaskScorer:
-    """Create a scikit-learn scorer for transformers of texts, from labels of any kind.
-
-    The labels are not rows of `X`, so they are not split. Fit on other texts, or on `scorer.task.texts()` with one
-    split of all texts to get the score of `search` and `evaluate`.
-
-    Args:
-        data: a task, its name, a file, or rows in memory, as in `essent.search`.
-        score: "spearman", "f1_macro", "recall@10" …; by default the main score of the kind.
-        folder: local data for task names.
-
-    Raises:
-        InputError, DataError: data without labels.
-        UnknownNameError: a score that this kind does not have.
-
-    Example:
-        >>> from sklearn.model_selection import GridSearchCV
-        >>> from essent import EncoderTransformer
-        >>> from essent.tasks import scorer
-        >>> by_pairs = scorer("data/sts/stsb.jsonl")
-        >>> texts = by_pairs.task.texts()
-        >>> transformer = EncoderTransformer("sentence-transformers/all-MiniLM-L6-v2")
-        >>> grid, everything = {"recipe": ["mean", "static"]}, [(range(len(texts)), range(len(texts)))]
-        >>> GridSearchCV(transformer, grid, scoring=by_pairs, cv=everything).fit(texts).best_params_
-        {'recipe': 'mean'}
-    """
-    task = load_labelled(data, folder).for_choice()
-    if score and score not in task.score_names:
-        known = list(task.score_names)
-        raise UnknownNameError(f"{task.name} ({task.kind}) has no score {score!r}. {did_you_mean(score, known)}")
-    return TaskScorer(task, score or task.score_names[0])
 
 
 # -- data sets of the catalogue ---------------------------------------------------------------------------------------
