@@ -4,10 +4,6 @@ from .catalogue import CLASSIFICATION12 as CLASSIFICATION12
 from .catalogue import CLUSTERING6 as CLUSTERING6
 from .catalogue import STS7 as STS7
 from .catalogue import TRANSFER7 as TRANSFER7
-from .catalogue import Clusters as Clusters
-from .catalogue import Labels as Labels
-from .catalogue import Pairs as Pairs
-from .catalogue import add as add
 from .catalogue import task_names as task_names
 from .clusters import ClusterTask as ClusterTask
 from .comparison import Comparison as Comparison

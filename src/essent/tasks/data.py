@@ -25,7 +25,6 @@ from essent._core.hub import check_dataset
 from essent._core.lazy import optional_import
 from essent._core.registry import did_you_mean
 from essent.errors import DataError
-from essent.tasks.columns import ROLES, SIDES, renamed
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 LONGEST_FIELD = 2**31 - 1  # in CSV files
@@ -41,10 +40,10 @@ class Row(NamedTuple):
         """Return the column of a role: the first of its names that the row has, ignoring case; None if it has none.
 
         Args:
-            names: the accepted names; by default those of `essent.tasks.columns.ROLES`.
+            names: the accepted names; by default the role.
         """
         spelled = {name.lower(): name for name in self.values}
-        return next((spelled[name] for name in names or ROLES[role] if name in spelled), None)
+        return next((spelled[name] for name in names or [role] if name in spelled), None)
 
     def required(self, role: str, names: Sequence[str] = (), hint: str = "") -> str:
         """Return the column of a role, see `column`.
@@ -55,7 +54,7 @@ class Row(NamedTuple):
         column = self.column(role, names)
         if column is None:
             raise DataError(
-                f"{self.where}: no column {role!r} (accepted: {', '.join(names or ROLES[role])}{hint}). Columns: "
+                f"{self.where}: no column {role!r} (accepted: {', '.join(names or [role])}{hint}). Columns: "
                 f"{', '.join(map(repr, self.values)) or 'none'}."
             )
         return column
@@ -88,15 +87,10 @@ def text_value(row: Row, column: str, value: Any) -> str:
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def located_rows(
-    path: str | Path, *, number_columns: bool = False, columns: Mapping[str, str] | None = None
-) -> list[Row]:
+def located_rows(path: str | Path) -> list[Row]:
     """Read a file of rows; values are strings in CSV and TSV files, and have the type of the file otherwise.
 
-    Args:
-        number_columns: rename the second of two columns with the same name to "NAME.1", as pandas does; by default an
-            error.
-        columns: names of columns by role, see `essent.tasks.columns.renamed`.
+    The second of two columns with the same name is called "NAME.1", as in pandas.
 
     Raises:
         DataError: no such file (the message lists similar names), another suffix, no rows, or an invalid row.
@@ -111,12 +105,12 @@ def located_rows(
         rows = list(_parquet_rows(path))
     elif suffix in (".csv", ".tsv"):
         lines = (_csv_lines if suffix == ".csv" else _tsv_lines)(path, read_text(path))
-        rows = list(_table_rows(lines, number_columns))
+        rows = list(_table_rows(lines))
     else:
         rows = list(_json_rows(path, read_text(path)))
     if not rows:
         raise DataError(f"{path} has no rows.")
-    return renamed(rows, columns)
+    return rows
 
 
 def read_texts(path: str | Path, columns: str | Sequence[str] | None = None) -> list[str]:
@@ -146,8 +140,8 @@ def read_texts(path: str | Path, columns: str | Sequence[str] | None = None) -> 
     rows = located_rows(path)
     hint = "; choose another with --column (columns=…)"
     if columns is None:
-        text = rows[0].column("text", ["text"])
-        columns = text or [rows[0].required(side, hint=f", or a column text{hint}") for side in SIDES]
+        sides = ("sentence1", "sentence2")
+        columns = rows[0].column("text") or [rows[0].required(side, hint=f", or a column text{hint}") for side in sides]
     names = [columns] if isinstance(columns, str) else columns
     return [row.text(name, [name.lower()], hint) for row in rows for name in names]
 
@@ -242,16 +236,13 @@ def _tsv_lines(path: Path, text: str) -> Iterator[tuple[str, list[str]]]:
     return ((f"{path}, line {number}", line.split("\t")) for number, line in lines if line or not has_columns)
 
 
-def _table_rows(lines: Iterator[tuple[str, list[str]]], number_columns: bool) -> Iterator[Row]:
+def _table_rows(lines: Iterator[tuple[str, list[str]]]) -> Iterator[Row]:
     header: list[str] = []
     for where, fields in lines:
         if not header:
             header = [name.strip() for name in fields]
-            if number_columns:
-                earlier = [header[:column].count(name) for column, name in enumerate(header)]
-                header = [f"{name}.{count}" if count else name for name, count in zip(header, earlier, strict=True)]
-            if len(set(header)) < len(header):
-                raise DataError(f"{where}: the header repeats a column name: {', '.join(header)}.")
+            earlier = [header[:column].count(name) for column, name in enumerate(header)]
+            header = [f"{name}.{count}" if count else name for name, count in zip(header, earlier, strict=True)]
         elif len(fields) != len(header):
             raise DataError(f"{where}: {len(fields)} fields, but the header has {len(header)}: {', '.join(header)}.")
         else:
@@ -300,10 +291,10 @@ def hub_rows(repo: str, revision: str | None, split: str, instead: str) -> list[
     return [Row(f"hub data set {repo}, split {split}, row {n}", values) for n, values in enumerate(rows, start=1)]
 
 
-def rows_in_memory(table: Any, name: str, columns: Mapping[str, str] | None = None) -> list[Row]:
+def rows_in_memory(table: Any, name: str) -> list[Row]:
     """Return the rows of a frame, an Arrow table, a `datasets.Dataset` or a list.
 
-    A plain tuple consists of sentence1, sentence2, score and optionally subset. `columns` are as in `located_rows`.
+    A plain tuple consists of sentence1, sentence2, score and optionally subset.
 
     Raises:
         DataError: no rows, or a row that is neither a dictionary nor such a tuple.
@@ -311,7 +302,7 @@ def rows_in_memory(table: Any, name: str, columns: Mapping[str, str] | None = No
     located = [Row(f"{name}, row {number}", _columns_of(row)) for number, row in enumerate(rows_of(table), start=1)]
     if not located:
         raise DataError(f"The task {name!r} has no rows.")
-    return renamed(located, columns)
+    return located
 
 
 def rows_of(table: Any) -> list[Any]:

@@ -275,7 +275,7 @@ def load_heros(data: str | Path | None = None) -> HerosTask:
         source: dict[str, Any] = {"source": f"hub:{repo}", "revision": None}
         notes = (f"The revision of {repo} is not pinned: none could be confirmed.",)
     else:
-        rows, name = located_rows(Path(str(data)), number_columns=True), Path(str(data)).stem
+        rows, name = located_rows(Path(str(data))), Path(str(data)).stem
         source = {"source": str(data)}
     if rows[0].column("subset"):
         pairs = [_pair_of_row(row) for row in rows]
