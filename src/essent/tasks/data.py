@@ -5,8 +5,7 @@ quotes as in RFC 4180; separated by semicolons or tabs if the header has no comm
 mark is an ordinary character, as in the GLUE and SemEval files) and `.parquet`. Text is UTF-8, with or without a byte
 order mark.
 
-Lines end at line feeds. Blank lines are skipped. In a `.tsv` of one column a blank line is an empty text, as in files
-with one text per line; a `.csv` writes an empty text as "".
+Lines end at line feeds. Blank lines are skipped; a `.csv` writes an empty text as "".
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import json
 import os
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import dropwhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,8 +102,7 @@ def located_rows(path: str | Path) -> list[Row]:
     if suffix == ".parquet":
         rows = list(_parquet_rows(path))
     elif suffix in (".csv", ".tsv"):
-        lines = (_csv_lines if suffix == ".csv" else _tsv_lines)(path, read_text(path))
-        rows = list(_table_rows(lines))
+        rows = list(_table_rows(_fields(path, read_text(path))))
     else:
         rows = list(_json_rows(path, read_text(path)))
     if not rows:
@@ -163,10 +160,7 @@ def read_text(path: Path) -> str:
         DataError: no such file, or bytes that are not UTF-8 (the message contains their line).
     """
     check_file(path)
-    content = path.read_bytes()
-    if content.startswith(b"\x1f\x8b"):
-        raise DataError(f"{path} is compressed with gzip. Unpack it first: gunzip {path.name}")
-    return decoded(content, str(path))
+    return decoded(path.read_bytes(), str(path))
 
 
 def decoded(content: bytes, source: str) -> str:
@@ -214,11 +208,16 @@ def _json(text: str, where: str, single_line: bool = False) -> Any:
         raise DataError(f"{where}: cannot read this JSON ({error}).") from None
 
 
-def _csv_lines(path: Path, text: str) -> Iterator[tuple[str, list[str]]]:
+def _fields(path: Path, text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the place and the fields of each row of a .csv or .tsv file, header included."""
     header = text.partition("\n")[0]
     separator = "," if "," in header else next((mark for mark in ";\t" if mark in header), ",")
     csv.field_size_limit(LONGEST_FIELD)  # for the whole process; Python's default is shorter than some texts
-    reader = csv.reader(io.StringIO(text, newline="\n"), delimiter=separator, strict=True)
+    lines = io.StringIO(text, newline="\n")
+    if path.suffix.lower() == ".tsv":
+        reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE, strict=True)
+    else:
+        reader = csv.reader(lines, delimiter=separator, strict=True)
     last = 0  # a quoted field may span several lines: the row is reported by its first line
     try:
         for fields in reader:
@@ -228,12 +227,6 @@ def _csv_lines(path: Path, text: str) -> Iterator[tuple[str, list[str]]]:
     except csv.Error as error:
         reason = str(error).partition(" - do you need")[0]  # advice about Python's csv module
         raise DataError(f"{path}, line {last + 1}: {reason}.") from None
-
-
-def _tsv_lines(path: Path, text: str) -> Iterator[tuple[str, list[str]]]:
-    lines = list(dropwhile(lambda line: not line[1], enumerate(split_lines(text), start=1)))
-    has_columns = bool(lines) and "\t" in lines[0][1]
-    return ((f"{path}, line {number}", line.split("\t")) for number, line in lines if line or not has_columns)
 
 
 def _table_rows(lines: Iterator[tuple[str, list[str]]]) -> Iterator[Row]:

@@ -131,13 +131,10 @@ def kind_of(rows: Sequence[Row]) -> str:
     if has("text") and has("score"):
         return "pairs"  # two sentences on two lines, as in STR-2022
     known = "; ".join(f"{kind} ({columns})" for kind, columns in COLUMNS.items())
-    names = list(map(str, rows[0].values))
-    roles = ("sentence1", "sentence2", "score") if len(names) > 2 else ("text", "label")
-    example = ",".join(f"{role}={name}" for role, name in zip(roles, names, strict=False))
     raise DataError(
         f"{rows[0].where}: no kind of labels has the columns {', '.join(map(repr, rows[0].values)) or '(none)'}. "
-        f"Rename the columns to those of one kind, or name them, such as --columns {example} (columns=… in Python): "
-        f"{known}."
+        f"Rename the columns to those of one kind, or name them, such as --columns text=body,label=topic (columns=… in "
+        f"Python): {known}."
     )
 
 
