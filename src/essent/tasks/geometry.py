@@ -146,7 +146,7 @@ class GeometryTask(Task):
 
     def texts(self) -> list[str]:
         """Return the first sentences of all pairs, then the second ones."""
-        return [pair[side] for side in (0, 1) for pair in self.pairs]
+        return [pair.sentence1 for pair in self.pairs] + [pair.sentence2 for pair in self.pairs]
 
     def _content(self) -> Any:
         return [list(pair) for pair in self.pairs]
