@@ -32,7 +32,8 @@ CLUSTERED = ("agnews", "stackoverflow")
 def pairs_of_tasks(folder: Path, most: int, only: Sequence[str]) -> Iterator[tuple[LabeledTask, LabeledTask]]:
     """A task to choose on and one to report on."""
     if "mrpc" in only:
-        yield tuple(_shortened(load_labelled(f"duplicates:mrpc.{part}", folder), most) for part in ("train", "test"))  # type: ignore[misc]
+        files = [f"duplicates:{folder}/classification/mrpc.{part}.jsonl" for part in ("train", "test")]
+        yield tuple(_shortened(load_labelled(file), most) for file in files)  # type: ignore[misc]
     for name in (name for name in LABELLED if name in only):
         task = load_labelled(name, folder)
         assert isinstance(task, LabelTask)

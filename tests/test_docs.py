@@ -28,7 +28,6 @@ from essent.recipe.layers import token_tables
 from essent.recipe.pooling import reductions
 from essent.recipe.shaping.base import shapers
 from essent.recipe.weighting.base import weightings
-from essent.tasks import catalogue
 from essent.tasks.catalogue import task_names
 from essent.verification.checks import CHECKS
 from families import CORPUS, build_family
@@ -135,8 +134,6 @@ def forget_registrations(monkeypatch: pytest.MonkeyPatch) -> None:
     for registry in (weightings, shapers, reductions, token_tables):
         list(registry)  # parts of other packages first
         monkeypatch.setattr(registry, "_parts", dict(registry._parts))
-    task_names()  # tasks of modules that are imported late
-    monkeypatch.setattr(catalogue, "_rows", dict(catalogue._rows))
 
 
 @pytest.fixture

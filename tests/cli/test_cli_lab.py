@@ -39,7 +39,7 @@ def test_recipes(tiny: str, few: Path, tmp_path: Path) -> None:
 
 def test_single_original_has_cosines(tiny: str, tmp_path: Path) -> None:
     """A similarity needs the cosine of two different originals: a note says so, and the cosine is shown."""
-    row = {"original": "The cat sat.", "changed": "The cat did not sit.", "subset": "Negation (Main)"}
+    row = {"original": "The cat sat.", "converted": "The cat did not sit.", "subset": "Negation (Main)"}
     output, page = tmp_path / "heros.json", tmp_path / "heros.html"
     data = write_rows(tmp_path / "one.jsonl", [row])
     completed = run(*COMMAND, "-m", tiny, "-r", "mean", "-d", data, "--json", output, "--report", page)

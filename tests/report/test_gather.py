@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 from report_helpers import MODELS, board, everything, geometry, heads_board, heros, named, pairs, scored
 
-from essent.errors import DataError, InputError
+from essent.errors import InputError
 from essent.recipe.recipe import Recipe
-from essent.report.gather import gather
+from essent.report.gather import MAX_TRIALS, gather
 from essent.report.parts import (
     Bars,
-    Column,
     Curves,
     Heat,
     Number,
@@ -26,7 +25,6 @@ from essent.report.parts import (
     names_of,
     shown,
 )
-from essent.report.sections import MAX_BARS, MAX_TRIALS, keep_best_bars
 from essent.report.write import markdown_report
 from essent.selection.leaderboard import Leaderboard, Trial
 from essent.tasks.comparison import Scored
@@ -52,67 +50,32 @@ def test_scores_side_by_side() -> None:
     report = gather(
         [
             scored(70.0, "cr", low=68.0, high=73.0), scored(60.0, "mr"), scored(50.0, "cr", recipe="cls"),
-            scored(None, "cr", recipe="max"), scored(1.0, "mr", recipe="max"), scored(2.0, "mr", recipe="max"),
+            scored(None, "cr", recipe="max"), scored(1.0, "mr", recipe="max"),
         ]
     )  # fmt: skip
     lines = markdown_report(report).splitlines()
     for line in """
 | model and recipe | cr | mr | avg |
-| mean | **70.00** (68.00 to 73.00) | **60.00** | 65.00 |
+| mean | 70.00 (68.00 to 73.00) | 60.00 | 65.00 |
 | cls | 50.00 | – | – |
 | max | – | 1.00 | – |
-| max (2) | – | 2.00 | – |
-Lines on the bars: 95 % intervals.
-- A row with (2) is another result of the same model, recipe and task.
+With 95 % intervals.
 """.strip().splitlines():
         assert line in lines
-    charts = [block for block in report.sections[0].blocks if isinstance(block, Bars)]
-    assert [(chart.title, len(chart.rows)) for chart in charts] == [("cr", 2), ("mr", 3), ("avg", 1)]
-    assert len({chart.axis for chart in charts}) == 1, "charts side by side have one axis"
+    assert only(report.sections[0], Bars).rows == [(Row("mean"), Number(65.0))]
     undefined = [scored(70.0, low=math.nan, high=73.0)] * 2  # a repeated result counts once
     assert only(section_of(*undefined), Table, "Scores").rows == [("models/tiny", Number(70.0))]
     assert not any(isinstance(block, Bars) for block in section_of(scored(None)).blocks)
+    with pytest.raises(InputError, match="models/tiny has two different results on stsb"):
+        gather([scored(70.0), scored(71.0)])
 
 
 def test_secondary_metrics_are_in_a_folded_table() -> None:
     result = named(pairs("sts12", 0, ("news", "forum")))
-    section = section_of(result)
-    (row,) = only(section, Table, "Other scores").rows
+    (row,) = only(section_of(result), Table, "Other scores").rows
     flat = {(metric, name): value for metric, scores in result.metrics.items() for name, value in scores.items()}
     others = [value for (metric, name), value in flat.items() if metric != "spearman" or name in ("mean", "wmean")]
     assert [cell.value for cell in row if isinstance(cell, Number)] == [12, *others]
-    expected = [(name, scores["spearman"]) for name, scores in result.subsets.items()]
-    assert [(row[2], row[4].value) for row in only(section, Table, "Subsets").rows] == expected
-
-
-def test_the_best_of_a_column() -> None:
-    columns = (Column("", None), Column("up", 1, "higher"), Column("down", 1, "lower"), Column("neither", 1))
-    rows = (("a", Number(1.0), Number(1.04), Number(1.0)), ("b", Number(math.nan), Number(1.01), Number(None)),
-            ("c", Number(0.5), Number(3.0), Number(2.0)))  # fmt: skip
-    best = [Table("t", columns, rows).best(column) for column in range(4)]
-    assert best == [None, "1.0", "1.0", None]  # 1.04 and 1.01 look alike, so both are marked
-    assert Table("t", columns, rows[:1]).best(1) is None, "one row is not the best of anything"
-
-
-# -- the same twice, and what does not fit ----------------------------------------------------------------------------
-
-
-def test_files_of_equal_name_are_told_apart() -> None:
-    results = [
-        scored(value, "pairs", recipe=recipe).with_provenance(sha256=digest, source=f"/my/{digest}/pairs.csv")
-        for recipe, values in (("mean", (70.0, 50.0)), ("cls", (60.0, 55.0)))
-        for digest, value in zip(("spring", "autumn"), values, strict=True)
-    ]
-    report = gather(results)
-    rows = only(report.sections[0], Table, "Scores").rows
-    assert [(row, score.value) for row, score in rows] == [
-        ("mean", 70.0),
-        ("mean (2)", 50.0),
-        ("cls", 60.0),
-        ("cls (2)", 55.0),
-    ]
-    assert "Results on different data of the same name cannot be compared: pairs." in report.sections[0].notes
-    assert report.verdict == []
 
 
 # -- the verdict ------------------------------------------------------------------------------------------------------
@@ -121,29 +84,26 @@ def test_files_of_equal_name_are_told_apart() -> None:
 def test_verdict_on_the_highest_row() -> None:
     close = [scored(70.0, low=68.0, high=73.0), scored(69.0, recipe="cls", low=66.0, high=72.0)]
     sentence = "cls is worse than mean by -1.00 [-1.50, -0.50], p ≤ 0.002."
-    report = gather(close, comparisons=[sentence])
-    assert report.verdict == [
+    assert gather(close, paired=[sentence]).verdict == [
         sentence,  # paired comparisons come first
         "Accuracy ×100: mean has 70.00 (68.00 to 73.00) on stsb, the highest of 2 rows.",
     ]
     assert gather([scored(70.0)]).verdict == ["Accuracy ×100: models/tiny has 70.00 on stsb."]
     assert gather([scored(None)]).verdict == []
-
-
-def test_the_mean_over_tasks_decides() -> None:
-    rows = {"mean": (70.0, 60.0), "cls": (71.0, 50.0)}
-    results = [
-        scored(value, task, recipe=recipe, low=value - 3, high=value + 3)
+    rows = {"mean": (70.0, 60.0), "cls": (71.0, 50.0), "max": (99.0,)}  # max lacks a task
+    several = [
+        scored(value, task, recipe=recipe)
         for recipe, values in rows.items()
-        for task, value in zip(("cr", "mr"), values, strict=True)
+        for task, value in zip("ab", values, strict=False)
     ]
-    report = gather([*results, scored(99.0, "cr", recipe="max")])  # which lacks a task
-    assert report.verdict == [
+    assert gather(several).verdict == [
         "Accuracy ×100: mean has 65.00 on average over 2 tasks, the highest of 2 rows (1 more without a score on every "
         "task)."
     ]
-    averages = [row[-1] for row in only(report.sections[0], Table, "Scores").rows]
-    assert averages == [Number(65.0), Number(60.5), Number()]
+    spring, autumn = (r.with_provenance(sha256=name) for r, name in zip(close, ("spring", "autumn"), strict=True))
+    report = gather([spring, autumn])
+    assert "Results on different data of the same name cannot be compared: stsb." in report.sections[0].notes
+    assert report.verdict == []
 
 
 def test_verdicts_of_searches_and_minimal_pairs() -> None:
@@ -178,9 +138,6 @@ def test_no_folder_of_the_maker_is_on_the_page() -> None:
     assert section_of(*twice).notes == ["stsb: Cut."]
 
 
-# -- labels -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("keys", "labels"),
     [
@@ -194,7 +151,7 @@ def test_labels(keys: str, labels: list[str]) -> None:
     assert [row.label for row in names.rows.values()] == labels
 
 
-# -- HEROS, geometry, others ------------------------------------------------------------------------------------------
+# -- minimal pairs ----------------------------------------------------------------------------------------------------
 
 
 def test_heros() -> None:
@@ -202,47 +159,22 @@ def test_heros() -> None:
     section = section_of(*results)
     assert section.title == "HEROS"
     heat, similarities = only(section, Heat), only(section, Table, "Similarities")
-    assert (heat.columns, heat.groups) == ([*KEPT, *CHANGED], [("meaning kept", 2), ("meaning changed", 4)])
+    assert heat.columns == [*KEPT, *CHANGED]
+    names = [column.name for column in similarities.columns]
     for (label, values), row, result in zip(heat.rows, similarities.rows, results, strict=True):
+        cells = dict(zip(names, row, strict=True))
         assert label == row[0]
         assert values == [result.metrics["similarity"][subset] for subset in heat.columns]
         ends = [(result.subsets[subset]["low"], result.subsets[subset]["high"]) for subset in heat.columns]
-        assert [cell.interval for cell in row[1:-1]] == ends
-        assert row[-1].value == result.metrics["baseline"]["all"]
+        assert [cells[subset].interval for subset in heat.columns] == ends
+        assert cells["baseline"].value == result.metrics["baseline"]["all"]
     ranked = only(section, Table, "Ranked above a synonym, % of the originals")
     first = comparisons(results[0])[0]
     assert ranked.columns[1].name == first.above
     assert ranked.rows[0][1] == Number(100 * first.share, 100 * first.low, 100 * first.high)
     assert only(section, Bars).rows[0][1] == ranked.rows[0][1]
-
-
-def test_heros_with_missing_subsets_and_without_comparisons() -> None:
-    result = heros()
-    for names in (("Typo", "Antonym"), ()):
-        similarity = {name: value for name, value in result.metrics["similarity"].items() if name in names}
-        section = section_of(
-            replace(result, metrics={**result.metrics, "similarity": similarity}, provenance={"model": "few"})
-        )
-        assert [block.columns for block in section.blocks if isinstance(block, Heat)] == [list(names)] * bool(names)
-        assert not any(isinstance(block, Bars) for block in section.blocks)
-
-
-def test_a_chart_has_the_best_of_many_rows() -> None:
-    """In the order of the table where there are few; those without a value are not among the best."""
-    rows = [(Row(f"m{i}", i), Number(math.nan if i < 2 else float(i - 9))) for i in range(MAX_BARS + 2)]
-    bars = keep_best_bars(Bars("", rows, 0), "lower")
-    assert [number.value for _, number in bars.rows] == list(range(-7, 9))
-    assert bars.caption == "Lower is better. The best 16 of 18."
-    assert keep_best_bars(Bars("", rows[:3], 0)).rows == rows[:3]
-
-
-def test_geometry() -> None:
-    results = [named(geometry(seed), model) for seed, model in enumerate(MODELS)]
-    table = only(section_of(*results), Table)
-    scores = [[value for values in result.metrics.values() for value in values.values()] for result in results]
-    assert [[cell.value for cell in row[1:]] for row in table.rows] == scores
-    best = {column.name for index, column in enumerate(table.columns) if table.best(index) is not None}
-    assert best == {"alignment", "uniformity"}
+    few = replace(heros(), metrics={**heros().metrics, "similarity": {}}, provenance={"comparisons": []})
+    assert [(type(block), block.title) for block in section_of(few).blocks] == [(Table, "Cosines")]
 
 
 # -- leaderboards -----------------------------------------------------------------------------------------------------
@@ -255,7 +187,7 @@ def test_a_leaderboard() -> None:
     heads = only(section, Heat)
     assert [[shown(v, 1) for v in values] for _, values in heads.rows] == [["–", "80.0"], ["76.5", "73.0"]]
     curves = only(section, Curves)
-    assert (curves.positions, curves.begin) == (["static", "0", "1", "2", "L"], 1)
+    assert curves.positions == ["static", "0", "1", "2", "L"]
     assert {name: [shown(value, 1) for value in values] for name, values in curves.series} == {
         "one layer": ["66.0", "62.5", "59.0", "55.5", "69.5"],
         "mean with layer 0": ["–", "–", "52.0", "48.5", "–"],
@@ -269,8 +201,8 @@ def test_names_of_scores_and_units() -> None:
     def titled(metric: str) -> str:
         return section_of(named(Result("t", {metric: {"all": 60.0}}, {}, 9, main=(metric, "all")))).title
 
-    assert [titled(metric) for metric in ("ndcg@10", "f1_macro", "v_measure", "spearman")] == [
-        "nDCG@10 ×100", "Macro-F1 ×100", "V-measure ×100", "Spearman ×100",
+    assert [titled(metric) for metric in ("ndcg@10", "f1_macro", "v_measure")] == [
+        "nDCG@10 ×100", "Macro-F1 ×100", "V-measure ×100",
     ]  # fmt: skip
     trials = (Trial(Recipe.parse("mean"), {"f1_macro": 60.0}, (59.0, 61.0)),)
     check = replace(board().checks[0], score="ndcg@10")
@@ -284,13 +216,10 @@ def test_names_of_scores_and_units() -> None:
 
 
 def test_a_large_leaderboard_is_cut_and_keeps_the_baselines() -> None:
-    section = section_of(searches=[heads_board()])
-    recipes = only(section, Table)
+    recipes = only(section_of(searches=[heads_board()]), Table)
     assert len(recipes.rows) == MAX_TRIALS + 1
     assert recipes.rows[-1][:2] == ("mean (baseline)", Number(145))
     assert recipes.caption == "The first 50 of 145 recipes, and the baselines."
-    heat = only(section, Heat)
-    assert heat.bounds[0] == pytest.approx(sorted(v for _, line in heat.rows for v in line)[14])
     for scoreless in ((Trial(Recipe.parse("mean"), {"spearman": math.nan}),), ()):
         section = section_of(searches=[Leaderboard("spearman", scoreless)])
         assert [type(block) for block in section.blocks] == [Table]
@@ -313,24 +242,17 @@ def test_how_numbers_look() -> None:
     assert numbers == ["−1.23", "0.00", "0.00", "–", "–", "–"]
 
 
-def test_refusals() -> None:
-    with pytest.raises(InputError, match="at least one result"):
-        gather([])
-    wrong = Result("t", {"accuracy": {"all": 1.0, "low": "many"}}, {}, 1, main=("accuracy", "all"))
-    with pytest.raises(DataError, match=r"t: the score 'low' is 'many', not a number"):
-        gather([wrong])
-
-
 def test_everything_together() -> None:
     results, boards = everything()
     own = named(Result("speed", {"seconds": {"all": 1.25, "worst": math.nan}}, {}, 3, main=None))
     clusters = Result("tweet", {"accuracy": {"mean": 55.0, "std": 1.0}}, {}, 9, main=("accuracy", "mean"))
     report = gather([*results, own, clusters], boards, "All")
-    assert report.caption == "3 models, 5 rows, 7 tasks, 1 search."
     assert [s.title for s in report.sections] == [
-        "Spearman ×100", "HEROS", "Geometry: geometry.stsb", "Accuracy ×100", "speed", "Accuracy ×100, mean",
+        "Spearman ×100", "HEROS", "geometry.stsb", "Accuracy ×100", "speed", "Accuracy ×100, mean",
         "Search on stsb.dev (layers): models/tiny", "Provenance",
     ]  # fmt: skip
     assert [row[0] for row in only(report.sections[5], Table, "Scores").rows] == ["a model · as it is"]
     names = [column.name for column in only(report.sections[4], Table).columns]
-    assert names == ["model and recipe", "n", "seconds", "seconds, worst"]
+    assert names == ["model and recipe", "task", "n", "seconds", "seconds, worst"]
+    scores = [value for values in geometry(2).metrics.values() for value in values.values()]
+    assert [cell.value for cell in only(section_of(geometry(2)), Table).rows[0][3:]] == scores

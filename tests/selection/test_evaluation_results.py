@@ -17,13 +17,14 @@ from essent.selection.evaluation import default_recipes, evaluate
 from essent.selection.results import Evaluation
 from essent.tasks.base import LabeledTask
 from essent.tasks.comparison import Scored, compare
+from essent.tasks.examples import Pair
 from essent.tasks.geometry import GeometryTask
 from essent.tasks.pairs import PairTask
 from families import CORPUS
 from selection_samples import TASK, clusters, labels, retrieval
 
 RECIPES = ["mean", "cls", "first-last | zscore"]
-GEOMETRY = GeometryTask("geometry", tuple(CORPUS[:8]))
+GEOMETRY = GeometryTask("geometry", tuple(Pair(*texts, 5.0) for texts in zip(CORPUS[:4], CORPUS[4:8], strict=True)))
 
 
 @pytest.fixture(scope="module")

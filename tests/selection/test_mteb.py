@@ -40,7 +40,7 @@ HEROS = HerosTask(
         for kind, changed in (("Synonym", text.replace(" ", " very ", 1)), ("Antonym", "No " + text))
     ),
 )
-GEOMETRY = GeometryTask("geometry.tiny", tuple(PAIRS.texts()), ((SENTENCES[0], SENTENCES[1]),))
+GEOMETRY = GeometryTask.of_pairs(PAIRS)
 
 
 def evaluate(model: Any, *tasks: Any, cache: Path | None = None, **options: Any) -> Any:

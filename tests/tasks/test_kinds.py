@@ -1,30 +1,23 @@
-"""Kinds and columns, also with names of one's own; rows that are refused; any kind is a scorer of scikit-learn."""
+"""Kinds and columns, also with names of one's own; rows that are refused."""
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
 import pandas
 import pytest
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from command_line import write_rows
-from essent import EncoderTransformer
-from essent.errors import DataError, InputError, UnknownNameError
-from essent.selection.evaluation import evaluate
+from essent.errors import DataError, InputError
 from essent.tasks.clusters import ClusterTask
-from essent.tasks.columns import ROLES
-from essent.tasks.data import rows_in_memory
+from essent.tasks.data import Row
+from essent.tasks.examples import ROLES, renamed
 from essent.tasks.geometry import GeometryTask
 from essent.tasks.labels import LabelTask
-from essent.tasks.locate import as_task, load_labelled, load_pairs, load_task, scorer
+from essent.tasks.locate import as_task, load_labelled, load_pairs, load_task
 from essent.tasks.pairs import DuplicateTask, PairTask, TripletTask
 from essent.tasks.retrieval import RetrievalTask
-from selection_samples import labels, retrieval, text
 
 LABELLED = [{"text": f"text {n}", "label": "ab"[n % 2]} for n in range(20)]
 
@@ -36,15 +29,15 @@ def pair(**columns: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("rows", "kind"),
     [
-        ([pair(label=3.5), pair(label=0)], PairTask),
+        ([pair(score=3.5, label=1), pair(score=0, label=0)], PairTask),
         ([pair(label=True), pair(label=False)], DuplicateTask),
-        ([pair(is_duplicate="1"), pair(is_duplicate="0")], DuplicateTask),
+        ([pair(label="1"), pair(label="0")], DuplicateTask),
         ([pair(label=name) for name in ("entailment", "neutral") * 10], LabelTask),
         ([{"Anchor": "a", "Positive": "b", "Negative": "c"}], TripletTask),
         ([{"query": "a", "positive": "b"}], RetrievalTask),
         ([{"text": f"t{n}", "cluster": n % 2} for n in range(20)], ClusterTask),
         ([{"text": f"t{n}", "label": n % 2, "document": "d"} for n in range(20)], LabelTask),
-        ([{"question": "a", "answer": "b", "label": 1}, {"question": "a", "answer": "c", "label": 0}], RetrievalTask),
+        ([{"anchor": "a", "document": "b", "label": 1}, {"anchor": "a", "document": "c", "label": 0}], RetrievalTask),
         ([{"text": "one\ntwo", "score": 0.5}, {"text": "three\nfour", "score": 0.1}], PairTask),
     ],
 )
@@ -66,11 +59,11 @@ def test_the_columns_tell_the_kind(tmp_path: Path, rows: list[dict[str, Any]], k
         ([{"anchor": "a", "positive": "b"}, {"anchor": "a", "positive": "b", "negative": "c"}], "no column 'negative'"),
         ([{"anchor": "a", "positive": 3, "negative": "c"}], r"line 1: 'positive' must be a string"),
         (
-            [{"question": "a", "answer": "b", "label": "much"}],
+            [{"query": "a", "positive": "b", "label": "much"}],
             "'label', the relevance, must be a whole number",
         ),
         (
-            [{"question": "a", "answer": "b", "label": grade} for grade in (1, 1, 0)],
+            [{"query": "a", "positive": "b", "label": grade} for grade in (1, 1, 0)],
             "line 3: this query and this positive have a different relevance in a row above",
         ),
     ],
@@ -85,7 +78,7 @@ def test_the_named_kind_is_what_is_read(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"line 2: 'label' must be 1 for duplicates or 0, not 'maybe'"):
         load_task(f"duplicates:{path}")
     path = write_rows(tmp_path / "texts.csv", LABELLED)
-    path.write_text("Sentence,Category\n" + "".join(f"{row['text']},{row['label']}\n" for row in LABELLED))
+    path.write_text("Text,Label\n" + "".join(f"{row['text']},{row['label']}\n" for row in LABELLED))
     classes, clusters = (load_task(f"{kind}:{path}") for kind in ("classification", "clustering"))
     assert isinstance(classes, LabelTask)
     assert isinstance(clusters, ClusterTask)
@@ -104,19 +97,6 @@ def test_too_many_classes_are_refused_before_allocation(monkeypatch: pytest.Monk
     monkeypatch.setattr("essent.tasks.labels.MOST_TARGETS", 10_000_000)
     with pytest.raises(DataError, match="2,000 classes and 6,000 examples"):
         as_task([{"text": str(n), "label": n % 2000} for n in range(6000)])
-
-
-def test_a_data_set_of_the_catalogue_as_another_kind(tmp_path: Path) -> None:
-    rows = [{"sentence1": f"a{n}", "sentence2": f"b{n}", "label": n % 2} for n in range(30)]
-    for part in ("train", "test"):
-        write_rows(tmp_path / "classification" / f"mrpc.{part}.jsonl", rows if part == "train" else rows[:10])
-    test, train = (load_labelled(f"duplicates:{name}", tmp_path) for name in ("mrpc", "mrpc.train"))
-    assert (test.kind, len(test), len(train)) == ("duplicates", 10, 30)
-    assert load_labelled("classification:mrpc", tmp_path) == load_labelled("mrpc", tmp_path)
-    with pytest.raises(DataError, match="has no part 'dev'"):
-        load_task("duplicates:mrpc.dev", tmp_path)
-    with pytest.raises(DataError, match="line 1: no column 'positive'"):
-        load_task("triplets:mrpc", tmp_path)
 
 
 def beir(folder: Path, labels: str = "q1\td1\t1\nq2\td2\t2\n", split: str = "test") -> Path:
@@ -167,7 +147,7 @@ def test_bad_labels_name_file_and_line(tmp_path: Path, labels: str, message: str
 
 
 def test_labels_grade_relevance() -> None:
-    task = as_task([{"question": "a", "answer": f"b{n}", "label": n} for n in range(3)])
+    task = as_task([{"query": "a", "positive": f"b{n}", "label": n} for n in range(3)])
     assert isinstance(task, RetrievalTask)
     assert sorted(grade for grades in task.relevant.values() for grade in grades.values()) == [0, 1, 2]
 
@@ -181,7 +161,6 @@ def test_existing_paths_are_not_unknown_names(tmp_path: Path, monkeypatch: pytes
     refused: list[tuple[str | Path, str]] = [
         ("lines.txt", r"lines\.txt: cannot read files with the suffix '\.txt'.*\.jsonl"),
         (tmp_path / "lines.txt", r"lines\.txt: cannot read files with the suffix '\.txt'.*\.jsonl"),
-        ("mine", r"mine is a folder\. Expected a file"),
         ("retrieval:mine", r"mine has no corpus\.jsonl"),
         ("stsb", "No data for 'stsb'"),  # the data set, though a folder has its name
     ]
@@ -242,24 +221,17 @@ def test_every_role_of_every_kind(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "values", "expected"),
     [
-        # other names of the role, of the labels and of other kinds' texts
-        (
+        (  # instead of other labels, and of a column with the role's name
             {"text": "body", "label": "fine"},
-            {"text": "old", "body": "t", "label": "coarse", "fine": "f", "cluster": 3, "question": "q", "answer": "a"},
-            {"text": "t", "label": "f"},
-        ),
-        ({"query": "q"}, {"q": "x", "anchor": "y", "text": "z", "answer": "a"}, {"answer": "a", "query": "x"}),
-        (
-            {"sentence2": "b"},
-            {"sentence1": "a", "b": "c", "score": 1, "text": "t"},
-            {"sentence1": "a", "score": 1, "sentence2": "c"},
+            {"text": "old", "body": "t", "label": "coarse", "fine": "f", "cluster": 3, "split": "test"},
+            {"text": "t", "label": "f", "split": "test"},
         ),
         ({"score": "label", "text": "text"}, {"text": "a\nb", "label": 1}, {"score": 1, "text": "a\nb"}),
         ({"sentence1": "b", "sentence2": "a"}, {"a": "x", "b": "y"}, {"sentence1": "y", "sentence2": "x"}),
     ],
 )
 def test_named_columns_win(columns: dict[str, str], values: dict[str, Any], expected: dict[str, Any]) -> None:
-    (row,) = rows_in_memory([values], "data", columns)
+    (row,) = renamed([Row("here", values)], columns)
     assert row.values == expected
 
 
@@ -268,9 +240,17 @@ def test_unknown_columns_are_refused(tmp_path: Path) -> None:
     roles = ", ".join(ROLES)
     for columns, error, message in (
         ({"body": "text"}, InputError, rf"Unknown role 'body' in columns \(ROLE=COLUMN.*Roles: {roles}\."),
-        ({"text": "bodi"}, DataError, r"own.jsonl, line 1: no column 'bodi' for 'text'. Columns: 'body', 'topic'."),
-        ({"label": "kind"}, DataError, r"no column 'kind' for 'label'. Columns: 'body', 'topic'."),
-        ({"text": "body", "label": "topic"}, DataError, r"line 2: no column 'topic' for 'label'. Columns: 'body'."),
+        (
+            {"text": "bodi"},
+            DataError,
+            r"own.jsonl, line 1: no column 'text' \(accepted: bodi\)\. Columns: 'body', 'topic'\.",
+        ),
+        ({"label": "kind"}, DataError, r"no column 'label' \(accepted: kind\)\. Columns: 'body', 'topic'\."),
+        (
+            {"text": "body", "label": "topic"},
+            DataError,
+            r"line 2: no column 'label' \(accepted: topic\)\. Columns: 'body'\.",
+        ),
         ({"text": ""}, InputError, r"column of 'text' must be a name, not ''"),
         (["text"], InputError, r"columns=\['text'\]: must be a dictionary by role"),
     ):
@@ -278,31 +258,3 @@ def test_unknown_columns_are_refused(tmp_path: Path) -> None:
             load_task(file, columns=columns)
     with pytest.raises(InputError, match="Unknown role 'body'"):
         load_pairs("stsb", tmp_path, columns={"body": "text"})  # before the data are looked for
-
-
-# -- scorers of scikit-learn ------------------------------------------------------------------------------------------
-
-
-def test_a_grid_search_scores_as_an_evaluation(bert: Path) -> None:
-    scored = scorer(retrieval())
-    texts, recipes = scored.task.texts(), ["mean", "weights=idf | zscore", "layers=1"]
-    everything = [(range(len(texts)), range(len(texts)))]
-    search = GridSearchCV(EncoderTransformer(str(bert)), {"recipe": recipes}, scoring=scored, cv=everything).fit(texts)
-    alone = evaluate(str(bert), recipes, [retrieval()])
-    expected = [alone[recipe][0].main_score for recipe in recipes]
-    assert search.cv_results_["mean_test_score"] == pytest.approx(expected, abs=1e-3)
-    assert search.best_params_["recipe"] == recipes[expected.index(max(expected))]
-
-
-def test_another_score_of_a_file_and_of_a_pipeline(bert: Path, tmp_path: Path) -> None:
-    file = write_rows(tmp_path / "classes.jsonl", ({"text": text(n), "label": n % 3} for n in range(60)))
-    scored = pickle.loads(pickle.dumps(scorer(file, "f1_macro")))  # noqa: S301 — as worker processes get it
-    steps = make_pipeline(EncoderTransformer(str(bert)), StandardScaler()).fit(scored.task.texts())
-    macro = scored(steps)
-    assert macro != scorer(file)(steps)
-    assert 0 <= macro <= 100
-
-
-def test_unscorable_tasks() -> None:
-    with pytest.raises(UnknownNameError, match=r"l \(classification\) has no score 'spearman'\. Known: accuracy"):
-        scorer(labels(), "spearman")

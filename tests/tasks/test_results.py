@@ -102,22 +102,10 @@ def test_intervals_stand_beside_few_scores_and_below_many() -> None:
     assert rendered.getvalue().count("60.00") == 8  # seven and their mean, none broken
 
 
-def test_interval_belongs_to_the_printed_score() -> None:
+def test_tables_of_other_results() -> None:
     clusters = Result("c", {"accuracy": {"mean": 5.0, "low": 4.0, "high": 7.0}}, {}, 9, main=("accuracy", "mean"))
-    pairs = Result("p", {"spearman": {"all": 5.0, "mean": 6.0, "low": 4.0, "high": 7.0}}, {}, 9)
     assert results_table({"a": [clusters]}).widths["a"] == {"c": 1.5}
-    assert results_table({"a": [pairs]}).widths["a"] == {"p": 1.5}
-    assert results_table({"a": [pairs]}, average="mean").widths["a"] == {}
-
-
-def test_metric_and_average_options() -> None:
-    assert results_table(RESULTS, metric="pearson").rows["mean"]["sts12"] == 40.0
-    means = results_table(RESULTS, average="mean")
-    assert means.rows["mean"] == {"sts12": 40.0, "stsb": 60.0, "avg": 50.0}
-    assert means.title == "Spearman ×100, mean"
     assert results_table({"mean": [result("stsb", 60.0)]}).rows["mean"] == {"stsb": 60.0}
     assert results_table({"none": []}).render().row_count == 1
     with pytest.raises(InputError, match="'mean' has two results for the task 'sts12'"):
         results_table({"mean": [result(), result()]})
-    with pytest.raises(InputError, match="No such score: metric='kendall'"):
-        results_table(RESULTS, metric="kendall")

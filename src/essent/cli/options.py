@@ -12,7 +12,7 @@ from cyclopts import CycloptsError, Group, Parameter
 from cyclopts.validators import Number
 
 from essent.errors import InputError
-from essent.tasks.columns import ROLES, check_roles
+from essent.tasks.examples import ROLES, check_roles
 
 INPUTS = Group("Inputs", sort_key=1)
 OUTPUTS = Group("Outputs", sort_key=2)

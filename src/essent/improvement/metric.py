@@ -27,9 +27,8 @@ from essent.selection.search_data import held_out
 from essent.selection.space import Grid, Space
 from essent.static.table import rank_agreement
 from essent.tasks.base import LabeledTask, unit_rows
-from essent.tasks.columns import NO_TABLE
 from essent.tasks.comparison import Scored, draws_of, interval
-from essent.tasks.examples import Pair
+from essent.tasks.examples import NO_TABLE, Pair
 from essent.tasks.locate import load_labelled
 from essent.tasks.pairs import PairTask
 

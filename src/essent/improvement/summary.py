@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from essent.improvement.plan import SHARES
-from essent.report.parts import Number, Report, Section, short_paths
-from essent.report.sections import Record, record_table
+from essent.report.parts import Number, Record, Report, Section, record_table, short_paths
 from essent.report.write import write_arranged
 from essent.selection.topics import CRITERIA, MIN_LEAD, SIMILARITY, TOPICS, USES, described, uses_of
 from essent.selection.verdict import TEACHER_CASES, TOPICS_CASES
@@ -151,8 +150,7 @@ def write_page(improved: Improved, path: Path) -> None:
         row: dict[str, Any] = {"result": output.name, by: Number(output.score, output.low, output.high), **on_test}
         row |= {"agrees with the encoder": output.agreement, "texts per second": output.texts_per_second}
         rows.append({**row, "MB": None if output.bytes is None else output.bytes / MEGABYTE})
-    better = {by: "higher", "on the test": "higher", "texts per second": "higher", "MB": "lower"}
-    results = record_table("Results", rows, RESULTS, decimals=1, better=better)
+    results = record_table("Results", rows, RESULTS, decimals=1)
     rows = []
     for gain in improved.gains:
         points, retained = Number(gain.difference, gain.low, gain.high), "yes" if gain.kept else "no"

@@ -3,162 +3,136 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import count
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from essent.errors import DataError, InputError
+from essent.errors import InputError
 from essent.report.parts import (
     NO_MODEL,
     Bars,
     Block,
+    Curves,
+    Heat,
     Names,
     Number,
+    Record,
     Report,
     Row,
     Section,
     Table,
     decimals_for,
-    ends_of,
+    finite,
     key_of,
     names_of,
+    record_table,
     short_paths,
     with_interval,
 )
-from essent.report.sections import (
-    ROW,
-    Record,
-    board_section,
-    flattened,
-    geometry_section,
-    heros_section,
-    keep_best_bars,
-    plain_section,
-    record_table,
-)
-from essent.tasks.result import AVERAGE, Result, spelled
+from essent.tasks.comparison import units_of
+from essent.tasks.heros import CHANGED, KEPT, comparisons
+from essent.tasks.result import AVERAGE, SCORE_NAMES, Result, spelled
 
 if TYPE_CHECKING:
     from essent.selection.leaderboard import Leaderboard
 
-SECTIONS = {  # of tasks without a main score, by metrics of their kind
-    heros_section: {"similarity", "baseline"},
-    geometry_section: {"alignment", "uniformity"},
-    plain_section: set[str](),
-}
-ResultsByRow = Mapping[Row, Mapping[str, Result]]  # by row and task
+ROW = "model and recipe"
+MAX_TRIALS, MAX_TRIAL_BARS = 50, 10
+CURVES = {"alone": "one layer", "with 0": "mean with layer 0"}
+PLAIN, FIRST, BASELINE = range(3)  # series of trials' bars
+Rows = Mapping[Row, Mapping[str, Result]]  # by row and task
 
 
 def gather(
     results: Sequence[Result],
     searches: Sequence[Leaderboard] = (),
     title: str = "Sentence embeddings",
-    comparisons: Sequence[str] = (),
+    paired: Sequence[str] = (),
 ) -> Report:
     """Arrange results and leaderboards as a report.
 
     Args:
-        comparisons: sentences about paired differences, for the top.
+        paired: sentences about paired differences, for the top.
 
     Raises:
-        InputError: nothing to report.
-        DataError: a score that is not a number.
+        InputError: nothing to report, or two different results of one model, recipe and task.
     """
     if not results and not searches:
         raise InputError("A report needs at least one result or leaderboard.")
-    for result in results:
-        for scores in (*result.metrics.values(), *result.subsets.values()):
-            for name, score in scores.items():
-                if isinstance(score, bool) or not isinstance(score, (int, float)):
-                    raise DataError(f"{result.task}: the score {name!r} is {score!r}, not a number.")
     names = names_of(
         (key_of(result.provenance) for result in results),
         (str(board.provenance.get("model") or NO_MODEL) for board in searches),
     )
-    sections = [
-        *_result_sections(results, names),
-        *(board_section(board, names) for board in searches),
-    ]
+    sections = [*_result_sections(results, names), *(_board_section(board, names) for board in searches)]
     if results:
         sections.append(_provenance_section(results, names))
-    counts = {"model": len(names.models), "row": len(names.rows), "task": len({result.task for result in results})}
-    counted = [f"{count} {noun}{'s' * (count > 1)}" for noun, count in counts.items() if count]
-    counted += [f"{len(searches)} search{'es' * (len(searches) > 1)}"] if searches else []
-    return Report(
-        title, sections, f"{', '.join(counted)}.", [*comparisons, *(s.verdict for s in sections if s.verdict)]
-    )
+    return Report(title, sections, verdict=[*paired, *(section.verdict for section in sections if section.verdict)])
 
 
 def _result_sections(results: Iterable[Result], names: Names) -> Iterator[Section]:
     """Yield one section per main score, and one per task without a main score."""
-    groups: dict[tuple[Any, str], list[Result]] = {}
+    groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
-        section_of = next(section for section, metrics in SECTIONS.items() if metrics <= set(result.metrics))
-        groups.setdefault(result.main or (section_of, result.task), []).append(result)
-    for (metric_or_section, name), group in groups.items():
-        rows = _by_row(group, names)
-        notes = [f"{result.task}: {note}" for result in group for note in result.notes]
-        if len(rows) > len({key_of(result.provenance) for result in group}):
-            notes.append("A row with (2) is another result of the same model, recipe and task.")
-        if unlike := _different_data(group):
-            notes.append(f"Results on different data of the same name cannot be compared: {', '.join(unlike)}.")
-        if group[0].main is not None:
-            section = _scored_section(metric_or_section, name, rows)
+        groups.setdefault(result.main or ("", result.task), []).append(result)
+    for (metric, name), group in groups.items():
+        rows: dict[Row, dict[str, Result]] = {}
+        digests: dict[str, set[str]] = {}  # of the data, by task
+        for result in group:
+            row = names.rows[key_of(result.provenance)]
+            earlier = rows.setdefault(row, {}).setdefault(result.task, result)
+            if earlier.to_dict() != result.to_dict():
+                raise InputError(f"{row.label} has two different results on {result.task}. Give only one.")
+            digests.setdefault(result.task, set()).add(str(result.provenance.get("sha256")))
+        notes = list(dict.fromkeys(f"{result.task}: {note}" for result in group for note in result.notes))
+        verdict = ""
+        if metric:
+            title, blocks, verdict = _scored(metric, name, rows)
+        elif "baseline" in group[0].metrics:
+            title, blocks, verdict = _minimal_pairs(name, {row: by_task[name] for row, by_task in rows.items()})
         else:
-            section = metric_or_section(name, {row: results_by_task[name] for row, results_by_task in rows.items()})
-        yield replace(section, notes=list(dict.fromkeys(notes)), verdict="" if unlike else section.verdict)
-
-
-def _different_data(group: Iterable[Result]) -> list[str]:
-    """Return the tasks with results on different data, such as files of the same name in two folders."""
-    digests: dict[str, set[str]] = {}  # by task
-    for result in group:
-        if digest := result.provenance.get("sha256"):
-            digests.setdefault(result.task, set()).add(str(digest))
-    return [task for task, distinct in digests.items() if len(distinct) > 1]
-
-
-def _by_row(group: Iterable[Result], names: Names) -> dict[Row, dict[str, Result]]:
-    """Group results by row and task; repeated results count once, differing results of the same name get a new row."""
-    rows: dict[Row, dict[str, Result]] = {}
-    for result in group:
-        label, series = names.rows[key_of(result.provenance)]
-        for number in count(1):
-            row = Row(f"{label} ({number})" if number > 1 else label, series)
-            present = rows.setdefault(row, {}).setdefault(result.task, result)
-            if present.to_dict() == result.to_dict():
-                break
-    return rows
+            title, blocks = name, [_scores_table("Scores", rows, ())]
+        if unlike := [task for task, distinct in digests.items() if len(distinct) > 1]:
+            notes.append(f"Results on different data of the same name cannot be compared: {', '.join(unlike)}.")
+            verdict = ""
+        yield Section(title, blocks, notes=notes, verdict=verdict)
 
 
 def _provenance_section(results: Sequence[Result], names: Names) -> Section:
-    """Return the section of models and recipes, data with their digests, and versions."""
-    rows: list[Record] = []
-    for (model, recipe), row in names.rows.items():
-        provenances = [result.provenance for result in results if key_of(result.provenance) == (model, recipe)]
-        fitted_on = ", ".join(dict.fromkeys(str(p["fitted_on"]) for p in provenances if p.get("fitted_on")))
-        cells = {"model": names.models[model], "recipe": short_paths(recipe), "fitted on": fitted_on}
-        rows.append({"row": row.label, **cells})
+    """Return the section of models and recipes, and data with their digests."""
+    rows: list[Record] = [
+        {"row": row.label, "model": names.models[model], "recipe": short_paths(recipe)}
+        for (model, recipe), row in names.rows.items()
+    ]
     data: list[Record] = []
-    versions: list[Record] = []
     for result in results:
         source, digest = (str(result.provenance.get(name) or "") for name in ("source", "sha256"))
         data.append({"task": result.task, "n": result.n, "source": short_paths(source), "SHA-256": digest[:12]})
-        if isinstance(used := result.provenance.get("versions"), Mapping):
-            versions += [{"library": str(name), "version": str(version)} for name, version in used.items()]
-    tables = {"Rows": rows, "Data": data, "Versions": versions}
-    blocks = [record_table(title, records, folded=True) for title, records in tables.items() if records]
-    return Section("Provenance", blocks)
+    return Section("Provenance", [record_table("Rows", rows, folded=True), record_table("Data", data, folded=True)])
+
+
+def _scores_table(title: str, rows: Rows, excluded: Iterable[str], *, folded: bool = False) -> Table:
+    """Return a table of all scores that are not excluded, one line per row and task."""
+    records: list[Record] = []
+    for row, results_by_task in rows.items():
+        for task, result in results_by_task.items():
+            scores = {
+                metric if name == "all" else f"{metric}, {name}": score
+                for metric, by_name in result.metrics.items()
+                for name, score in by_name.items()
+            }
+            others = {name: score for name, score in scores.items() if name not in excluded}
+            if others:
+                records.append({ROW: row.label, "task": task, "n": result.n, **others})
+    return record_table(title, records, folded=folded)
 
 
 # -- results with one main score --------------------------------------------------------------------------------------
 
 
-def _scored_section(metric: str, subset: str, rows: ResultsByRow) -> Section:
-    """Return a table of rows × tasks, a bar chart per task, and folded tables of all other scores."""
+def _scored(metric: str, subset: str, rows: Rows) -> tuple[str, list[Block], str]:
+    """Return title, blocks (a table of rows × tasks, a bar chart, other scores), and a verdict on the highest row."""
     columns = list(dict.fromkeys(task for line in rows.values() for task in line))
     names = (subset, "low", "high")
     lines = [[line[task].metrics[metric] if task in line else {} for task in columns] for line in rows.values()]
@@ -171,46 +145,145 @@ def _scored_section(metric: str, subset: str, rows: ResultsByRow) -> Section:
     records: list[Record] = [
         {ROW: row.label, **dict(zip(columns, line, strict=True))} for row, line in zip(rows, numbers, strict=True)
     ]
-    table = record_table("Scores", records, decimals=decimals, better=dict.fromkeys(columns, "higher"))
-    charts = []
-    for column, line in zip(columns, zip(*numbers, strict=True), strict=True):
-        bars = [(row, number) for row, number in zip(rows, line, strict=True) if number.value is not None]
-        if bars:  # for several tasks, the page draws the mean
-            show: Literal["page", "picture"] = "page" if column == columns[-1] else "picture"
-            shared = ends_of(number for line in numbers for number in line)
-            charts.append(keep_best_bars(Bars(column, bars, decimals, "", shared, show)))
+    caption = "With 95 % intervals." if np.isfinite(scores).all(axis=-1).any() else ""
+    blocks: list[Block] = [record_table("Scores", records, caption, decimals=decimals)]
+    bars = [(row, line[-1]) for row, line in zip(rows, numbers, strict=True) if line[-1].value is not None]
     measure = f"{spelled(metric)} ×100" + ("" if subset == "all" else f", {subset}")
-    verdict = _verdict(measure, columns, [row.label for row in rows], scores, decimals)
-    caption = "Lines on the bars: 95 % intervals." if np.isfinite(scores).all(axis=-1).any() else ""
-    in_main_table = {metric, *(f"{metric}, {name}" for name in names)}
-    blocks: list[Block] = [table, *charts, *_secondary_tables(rows, in_main_table)]
-    return Section(measure, blocks, caption, verdict=verdict)
+    verdict = ""
+    if bars:
+        blocks.append(Bars(columns[-1], bars, decimals))
+        best, score = max(bars, key=lambda bar: bar[1].value or 0.0)
+        data = f"on average over {len(columns) - 1} tasks" if len(columns) > 1 else f"on {columns[0]}"
+        verdict = f"{measure}: {best.label} has {with_interval(score, decimals)} {data}"
+        verdict += f", the highest of {len(bars)} rows" if len(bars) > 1 else ""
+        if partial := len(rows) - len(bars):
+            verdict += f" ({partial} more without a score on every task)"
+        verdict += "."
+    others = _scores_table("Other scores", rows, {metric, *(f"{metric}, {name}" for name in names)}, folded=True)
+    return measure, [*blocks, *[others] * bool(others.rows)], verdict
 
 
-def _secondary_tables(rows: ResultsByRow, excluded: set[str]) -> list[Table]:
-    """Return tables of the other metrics and of every subset."""
-    other_scores: list[Record] = []
-    subsets: list[Record] = []
-    for row, results_by_task in rows.items():
-        for task, result in results_by_task.items():
-            others = {name: score for name, score in flattened(result.metrics).items() if name not in excluded}
-            if others:
-                other_scores.append({ROW: row.label, "task": task, "n": result.n, **others})
-            for subset, scores in result.subsets.items():
-                subsets.append({ROW: row.label, "task": task, "subset": subset, "n": None, **scores})
-    tables = {"Other scores": other_scores, "Subsets": subsets}
-    return [record_table(title, records, folded=True) for title, records in tables.items() if records]
+# -- minimal pairs ----------------------------------------------------------------------------------------------------
 
 
-def _verdict(measure: str, columns: Sequence[str], labels: Sequence[str], scores: np.ndarray, decimals: int) -> str:
-    """Return a sentence about the row with the highest score in the last column of scores (R,C,3)."""
-    values = np.nan_to_num(scores[:, -1, 0], nan=-np.inf)
-    if not (count := np.isfinite(values).sum()):
-        return ""
-    best = int(values.argmax())
-    data = f"on average over {len(columns) - 1} tasks" if len(columns) > 1 else f"on {columns[0]}"
-    sentence = f"{measure}: {labels[best]} has {with_interval(Number(*scores[best, -1]), decimals)} {data}"
-    sentence += f", the highest of {count} rows" if count > 1 else ""
-    if partial := len(labels) - count:
-        sentence += f" ({partial} more without a score on every task)"
-    return f"{sentence}."
+def _minimal_pairs(task: str, rows: Mapping[Row, Result]) -> tuple[str, list[Block], str]:
+    """Return title, blocks (similarities as heat map and table, how often a changed meaning is closer), and verdict."""
+    subsets = [s for s in (*KEPT, *CHANGED) if any(s in result.metrics["similarity"] for result in rows.values())]
+    title, verdict, blocks = "HEROS" if task == "heros" else f"Minimal pairs: {task}", "", list[Block]()
+    if subsets:
+        means = {row: [result.metrics["similarity"].get(name) for name in subsets] for row, result in rows.items()}
+        heat = [(row.label, list(map(finite, values))) for row, values in means.items()]
+        caption = "1 is the same sentence, 0 any other sentence."
+        blocks.append(Heat("Similarity after one small change", "", subsets, heat, caption=caption))
+    records: list[Record] = []
+    for row, result in rows.items():
+        measured = "similarity" if subsets else "cosine"
+        numbers = {
+            name: Number(scores.get(measured), scores.get("low"), scores.get("high"))
+            for name, scores in result.subsets.items()
+        }
+        records.append({ROW: row.label, **numbers, "baseline": result.metrics["baseline"].get("all")})
+    caption = "With 95 % intervals; the baseline is the mean cosine of two different originals."
+    blocks.append(record_table("Similarities" if subsets else "Cosines", records, caption, decimals=2))
+    for kept, shares_by_change in _shares_ranked_above(rows).items():
+        if not verdict:  # the row that ranks a changed meaning first least often
+            changed, shares = next(iter(shares_by_change.items()))
+            blocks.append(Bars(f"Ranks {changed} above {kept}, %", list(shares.items()), 0, "Lower is better."))
+            best = min(shares, key=lambda row: shares[row].value or 0.0)
+            lowest = "" if len(shares) == 1 else f", the lowest of {len(shares)} rows"
+            share = with_interval(shares[best], 0)
+            verdict = f"{title}: {best.label} ranks {changed} above {kept} for {share} % of the originals{lowest}."
+        records = [{ROW: row.label, **{name: s.get(row) for name, s in shares_by_change.items()}} for row in rows]
+        caption = f"How often each change is more similar to the original than {kept}, with 95 % intervals."
+        blocks.append(record_table(f"Ranked above {kept}, % of the originals", records, caption, decimals=0))
+    return title, blocks, verdict
+
+
+def _shares_ranked_above(rows: Mapping[Row, Result]) -> dict[str, dict[str, dict[Row, Number]]]:
+    """Return how often a changed meaning is ranked above the same meaning, in %: kept -> changed -> row -> share."""
+    shares: dict[str, dict[str, dict[Row, Number]]] = {}
+    for row, result in rows.items():
+        for c in comparisons(result):
+            number = Number(100 * c.share, 100 * c.low, 100 * c.high)
+            shares.setdefault(c.below, {}).setdefault(c.above, {})[row] = number
+    return shares
+
+
+# -- leaderboards -----------------------------------------------------------------------------------------------------
+
+
+def _board_section(board: Leaderboard, names: Names) -> Section:
+    """Return the section of a search: its first recipes, layer curves, heads, and the scores on test data."""
+    provenance, criterion = board.provenance, board.criterion
+    model = names.models[str(provenance.get("model") or NO_MODEL)]
+    measure = f"{spelled(criterion)} ×100" if criterion in SCORE_NAMES else criterion
+    units = units_of(board.judgements) or "pairs"
+    decimals = decimals_for(trial.scores[criterion] for trial in board.trials)
+    blocks = [*_trial_blocks(board, units, decimals), *_layer_curves(board, measure, decimals)]
+    blocks += _head_heat(board, measure, decimals)
+    blocks.sort(key=lambda block: isinstance(block, Table))  # figures first
+    for check in board.checks:  # scores on data that was not used to choose
+        name = f"{spelled(check.score)} ×100"
+        records: list[Record] = [{"recipe": recipe, name: Number(*scores)} for recipe, scores in check.scores.items()]
+        title = f"On {check.summary().rstrip('.')}"
+        blocks.append(record_table(title, records, decimals=2))
+    compared = [*board.comparisons, *(c for check in board.checks for c in check.comparisons)]
+    sentences = [comparison.summary() for comparison in compared]
+    sentences += [f"On {units} held out of the choice: {comparison.summary()}" for comparison in board.held_out]
+    space = f" ({provenance['space']})" if "space" in provenance else ""
+    title = f"Search on {provenance.get('data', 'pairs')}{space}: {model}"
+    first = board.verdict or next(iter(sentences), "")
+    caption = f"{len(board.trials)} recipes on {model}, ranked by {measure}."
+    notes = list(dict.fromkeys([*sentences, *board.notes]))
+    return Section(title, blocks, caption, notes, f"{title}: {first}" if first else "")
+
+
+def _trial_blocks(board: Leaderboard, units: str, decimals: int) -> Iterator[Block]:
+    """Yield a chart and a table of the first trials and the baselines."""
+    bars: list[tuple[Row, Number]] = []
+    records: list[Record] = []
+    for rank, trial in enumerate(board.trials, start=1):
+        is_baseline = str(trial.recipe) in board.baselines
+        label = f"{trial.recipe}{' (baseline)' if is_baseline else ''}"
+        number = Number(trial.scores[board.criterion], *(trial.interval or ()))
+        if rank <= MAX_TRIAL_BARS or is_baseline:
+            series = BASELINE if is_baseline else FIRST if rank == 1 else PLAIN
+            bars.append((Row(f"{rank}. {label}", series), number))
+        if rank <= MAX_TRIALS or is_baseline:
+            records.append({"recipe": label, "rank": rank, **trial.scores, board.criterion: number})
+    if any(finite(trial.scores[board.criterion]) is not None for trial in board.trials):
+        caption = f"Lines: 95 % intervals, bootstrap over {units}." if any(n.interval for _, n in bars) else ""
+        yield Bars("First recipes and baselines", bars, decimals, caption)
+    excerpt = f"The first {MAX_TRIALS} of {len(board.trials)} recipes, and the baselines."
+    caption = excerpt if len(records) < len(board.trials) else ""
+    yield record_table("Recipes", records, caption, folded=len(records) > MAX_TRIAL_BARS)
+
+
+def _layer_curves(board: Leaderboard, measure: str, decimals: int) -> Iterator[Curves]:
+    """Yield the scores of plain means by layer."""
+    scores = {CURVES.get(kind, kind): curve for kind, curve in board.layers().items()}
+    if scores:
+        layers = sorted({layer for curve in scores.values() for layer in curve}, key=_depth)
+        series = [(kind, [finite(curve.get(layer)) for layer in layers]) for kind, curve in scores.items()]
+        yield Curves("Mean of all tokens, by layer", "layer", measure, layers, series, decimals)
+
+
+def _depth(source: str) -> tuple[int, int]:
+    """Return a sort key for static, 0, 1 … L-1, L."""
+    if source.isdigit():
+        return 1, int(source)
+    from_top = re.fullmatch(r"L(?:-(\d+))?", source)
+    return (2, -int(from_top.group(1) or 0)) if from_top else (0, 0)
+
+
+def _head_heat(board: Leaderboard, measure: str, decimals: int) -> Iterator[Heat]:
+    """Yield a heat map of Ditto by layer and head, if at least two heads have a score."""
+    mix, grid = board.heads() or ("", None)
+    if grid is None:
+        return
+    rows = [(str(layer), list(map(finite, scores))) for layer, scores in enumerate(grid.tolist(), start=1)]
+    if sum(score is not None for _, scores in rows for score in scores) < 2:
+        return
+    columns = [str(head) for head in range(1, grid.shape[1] + 1)]
+    caption = f"{measure}; rows are layers, columns are attention heads."
+    yield Heat(f"Ditto by head, layers={mix}", "layer", columns, rows, 1 if decimals == 2 else 3, caption)

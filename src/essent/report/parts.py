@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from essent.tasks.result import Key, row_labels, short_name, short_names
 
 TEMPLATES = Path(__file__).parent / "templates"
 MISSING = "–"  # a cell that is not measured, or undefined
-MIN_VALUES_TO_CLIP = 30  # a heat map of at least this many values clips its lowest tenth
 MAX_STEPS = 6  # between ticks of an axis
+WHOLE_NUMBERS = ("n", "rank")  # columns
 NO_MODEL, AS_IT_IS = "a model", "as it is"
 PATH = re.compile(
     r"(?<![\w./\\:<])(?:~?/|[A-Za-z]:[/\\])(?:[^\s/\\'\",;<>|]+[/\\])+[^\s/\\'\",;<>|]+"
@@ -46,10 +46,10 @@ class Column:
 
     name: str
     decimals: int | None = 2
-    better: str = ""  # "higher", "lower" or neither
 
 
 Line = tuple[str | Number, ...]
+Record = Mapping[str, str | float | Number | None]  # a line of a table by column
 
 
 @dataclass(frozen=True)
@@ -62,15 +62,6 @@ class Table:
     caption: str = ""
     folded: bool = False
 
-    def best(self, index: int) -> str | None:
-        """Return a column's best number as displayed; None if neither direction is better, or for a single number."""
-        column = self.columns[index]
-        cells = [row[index] for row in self.rows]
-        values = [cell.value for cell in cells if isinstance(cell, Number) and cell.value is not None]
-        if not column.better or len(values) < 2:
-            return None
-        return shown(max(values) if column.better == "higher" else min(values), column.decimals)
-
 
 class Row(NamedTuple):
     """A row of a section: its label, and the index of its model, which determines the colour."""
@@ -81,80 +72,50 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Bars:
-    """Horizontal bars from 0, with intervals.
-
-    Attributes:
-        shared: further values that the axis must contain, so that adjacent charts have the same axis.
-        show: "page" if a table next to the chart contains the numbers; "picture": the chart is not on the page.
-    """
+    """Horizontal bars from 0, with intervals."""
 
     title: str
     rows: Sequence[tuple[Row, Number]]
     decimals: int = 2
     caption: str = ""
-    shared: Sequence[float] = ()
-    show: Literal["page with numbers", "page", "picture"] = "page with numbers"
 
     @property
     def axis(self) -> Axis:
         """The axis from 0, or a lower value, to the largest end of a bar or interval."""
-        return axis_of([0.0, *self.shared, *ends_of(number for _, number in self.rows)])
+        ends = (end for _, number in self.rows for end in (number.value, number.low, number.high))
+        return axis_of([0.0, *(end for end in ends if end is not None)])
 
 
 @dataclass(frozen=True)
 class Heat:
-    """A heat map of rows × columns, darker for higher numbers; `groups` are (title, columns spanned)."""
+    """A heat map of rows × columns, darker for higher numbers."""
 
     title: str
     corner: str
     columns: Sequence[str]
     rows: Sequence[tuple[str, Sequence[float | None]]]
-    groups: Sequence[tuple[str, int]] = ()
     decimals: int = 2
     caption: str = ""
 
-    @property
-    def table(self) -> Table:
-        """The numbers as a table."""
-        columns = [Column(self.corner, None), *(Column(name, self.decimals) for name in self.columns)]
-        return Table(self.title, columns, [(label, *map(Number, values)) for label, values in self.rows])
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """Values of the first and the last colour.
-
-        If there are many values, the lowest tenth all get the first colour, so that outliers do not dominate.
-        """
-        values = sorted(value for _, row in self.rows for value in row if value is not None)
-        first = len(values) // 10 if len(values) >= MIN_VALUES_TO_CLIP else 0
-        return (values[first], values[-1]) if values else (0.0, 1.0)
-
     def shade(self, value: float | None) -> float | None:
-        """Return the position of a value between the bounds, from 0 to 1."""
+        """Return the position of a value between the lowest and the highest, from 0 to 1."""
         if value is None:
             return None
-        low, high = self.bounds
-        return max(0.0, (value - low) / (high - low)) if high > low else 0.5
+        values = [value for _, row in self.rows for value in row if value is not None]
+        low, high = min(values), max(values)
+        return (value - low) / (high - low) if high > low else 0.5
 
 
 @dataclass(frozen=True)
 class Curves:
-    """Lines over named positions, e.g. layers; None is a gap. Positions before `begin` are not connected."""
+    """Lines over named positions, e.g. layers; they skip positions with None."""
 
     title: str
     x_name: str
     y_name: str
     positions: Sequence[str]
     series: Sequence[tuple[str, Sequence[float | None]]]
-    begin: int = 0
     decimals: int = 2
-
-    @property
-    def table(self) -> Table:
-        """The numbers as a table, one row per position."""
-        columns = [Column(self.x_name, None), *(Column(name, self.decimals) for name, _ in self.series)]
-        numbers = zip(*(map(Number, values) for _, values in self.series), strict=True)
-        return Table(self.title, columns, [(name, *row) for name, row in zip(self.positions, numbers, strict=True)])
 
     @property
     def axis(self) -> Axis:
@@ -222,11 +183,6 @@ def axis_of(values: Sequence[float]) -> Axis:
     return Axis(ticks[0], ticks[-1], ticks, decimals)
 
 
-def ends_of(numbers: Iterable[Number]) -> list[float]:
-    """List all values and ends of intervals."""
-    return [end for n in numbers for end in (n.value, n.low, n.high) if end is not None]
-
-
 def finite(value: float | None) -> float | None:
     """Return a finite number, otherwise None."""
     return value if value is not None and math.isfinite(value) else None
@@ -258,6 +214,27 @@ def decimals_for(values: Iterable[float | None]) -> int:
     """Return the number of decimals: two for scores ×100, four for scores around 1."""
     sizes = [abs(value) for value in map(finite, values) if value is not None]
     return 2 if max(sizes, default=100.0) >= 1.5 else 4
+
+
+def record_table(
+    title: str, records: Iterable[Record], caption: str = "", *, decimals: int | None = None, folded: bool = False
+) -> Table:
+    """Create a table of texts and numbers by column name; equal records count once.
+
+    Args:
+        decimals: of all numbers; None chooses them per column.
+    """
+    distinct = [dict(cells) for cells in dict.fromkeys(tuple(record.items()) for record in records)]
+    columns: list[Column] = []
+    cells_by_column: list[list[str | Number]] = []
+    for name in dict.fromkeys(name for record in distinct for name in record):
+        values = [record.get(name) for record in distinct]
+        cells = [value if isinstance(value, (str, Number)) else Number(value) for value in values]
+        numbers = [cell.value for cell in cells if isinstance(cell, Number)]
+        own = 0 if name in WHOLE_NUMBERS else decimals_for(numbers) if decimals is None else decimals
+        columns.append(Column(name, own if numbers else None))
+        cells_by_column.append(cells)
+    return Table(title, columns, list(zip(*cells_by_column, strict=True)), caption, folded)
 
 
 # -- names of rows ----------------------------------------------------------------------------------------------------

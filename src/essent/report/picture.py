@@ -28,7 +28,6 @@ from essent.report.parts import (
 INK, FAINT, RULE, EMPTY = "#1A1F26", "#5A6470", "#DFE3E8", "#F0F0F0"
 WIDTH, DPI = 13.0, 130
 BAR, CELL, PLOT, TITLE, VERDICT = 0.32, 0.36, 3.6, 0.55, 0.24  # inches: a bar, a row of a heat map, a plot, a line
-MAX_HEIGHT = 400.0  # inches; Agg fails above
 MAX_LABEL = 48  # characters
 STYLE = {
     "text.parse_math": False,  # a dollar in a name is not a formula
@@ -48,7 +47,7 @@ def draw_report(report: Report, path: Path) -> None:
     """Draw every figure, two per row if they fit; an existing file is replaced.
 
     Raises:
-        InputError: no figures, or too many for one picture.
+        InputError: no figures.
         MissingDependencyError: without matplotlib.
     """
     rows = _pair_figures(report)
@@ -60,8 +59,6 @@ def draw_report(report: Report, path: Path) -> None:
     verdict = [line for sentence in report.verdict for line in textwrap.wrap(f"• {sentence}", 150)]
     head = 1.0 + VERDICT * len(verdict)
     heights = [max(map(_height, blocks)) + TITLE * bool(title) for title, blocks in rows]
-    if head + sum(heights) > MAX_HEIGHT:
-        raise InputError(f"A picture of {len(report.sections)} sections is too tall. Write .html instead.")
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # characters missing from the font become boxes
         figure: Any = Figure((WIDTH, head + sum(heights)), DPI, facecolor="white", layout="constrained")
@@ -106,7 +103,7 @@ def _height(block: Block) -> float:
 
 def _draw(axes: Any, block: Block) -> None:
     caption = getattr(block, "caption", "")
-    heads = 40 if isinstance(block, Heat) and block.groups else 22 if isinstance(block, Heat) else 4  # points
+    heads = 22 if isinstance(block, Heat) else 4  # points
     axes.set_title(block.title, loc="left", fontsize=12, weight="bold", pad=heads + 14 * bool(caption))
     _note(axes, 0, 1, shortened(caption, 150), (0, heads), coords="axes fraction", va="bottom", color=FAINT)
     axes.tick_params(length=0)
@@ -152,18 +149,13 @@ def _draw_heat(axes: Any, block: Heat) -> None:
     axes.tick_params(axis="x", labelcolor=INK)
     axes.set_xticks(np.arange(len(block.columns)) + 0.5, block.columns)
     axes.set_yticks(np.arange(len(block.rows)) + 0.5, [shortened(label, MAX_LABEL) for label, _ in block.rows])
-    start = 0
-    for title, span in block.groups:
-        _note(axes, start + span / 2, 0, title, (0, 24), ha="center", weight="bold")
-        start += span
 
 
 def _draw_curves(axes: Any, block: Curves) -> None:
-    count, axis, begin = len(block.positions), block.axis, block.begin
+    count, axis = len(block.positions), block.axis
     for colour, (name, values) in zip(SERIES, block.series, strict=False):
-        numbers = np.array(values, float)  # None becomes NaN, a gap
-        axes.plot(range(begin), numbers[:begin], "o", color=colour, markersize=5, clip_on=False)
-        axes.plot(range(begin, count), numbers[begin:], "o-", color=colour, markersize=5, label=name)
+        points = [index for index, value in enumerate(values) if value is not None]
+        axes.plot(points, [values[index] for index in points], "o-", color=colour, markersize=5, label=name)
     ticks = [tick for tick in range(count) if count <= 14 or tick % (count // 10) == 0 or tick == count - 1]
     axes.set_xticks(ticks, [block.positions[tick] for tick in ticks])
     axes.set(xlabel=block.x_name, ylabel=block.y_name, ylim=(axis.low, axis.high))

@@ -20,10 +20,7 @@ from essent.errors import InputError
 from essent.report.gather import gather
 from essent.report.parts import (
     TEMPLATES,
-    Bars,
-    Block,
     Curves,
-    Heat,
     Number,
     Report,
     Table,
@@ -145,9 +142,7 @@ def html_report(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(shown=shown, interval=interval_text, line=polylines_of)
-    environment.tests["wide"] = _is_wide
-    environment.tests["on_page"] = lambda block: getattr(block, "show", "") != "picture"
+    environment.filters.update(shown=shown, interval=interval_text, line=polyline_of)
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     markup = jinja.utils.markupsafe.Markup
@@ -157,39 +152,26 @@ def html_report(report: Report) -> str:
     return page
 
 
-def _is_wide(block: Block) -> bool:
-    """Return whether a block has the whole width: tables, and heat maps with long labels or many columns."""
-    if isinstance(block, Heat):
-        max_columns = 8 if block.decimals > 2 else 14  # three decimals: numbers of at least five characters
-        return len(block.columns) > max_columns or any(len(label) > 8 for label, _ in block.rows)
-    return isinstance(block, Table)
-
-
-def polylines_of(curves: Curves, values: Sequence[float | None]) -> list[str]:
-    """Return the segments of a curve between gaps as SVG points in a square of 100 × 100, from `begin` on."""
-    axis, count = curves.axis, len(curves.positions)
-    segments: list[list[str]] = [[]]
-    for index, value in enumerate(values):
-        if value is None or index < curves.begin:
-            segments.append([])
-        else:  # the middle of equal parts
-            segments[-1].append(f"{100 * (index + 0.5) / count:.3f},{100 - axis.share(value):.3f}")
-    return [" ".join(segment) for segment in segments if len(segment) > 1]
+def polyline_of(curves: Curves, values: Sequence[float | None]) -> str:
+    """Return a curve as SVG points in a square of 100 × 100, each in the middle of its position."""
+    count = len(curves.positions)
+    points = [(100 * (index + 0.5) / count, value) for index, value in enumerate(values) if value is not None]
+    return " ".join(f"{x:.3f},{100 - curves.axis.share(value):.3f}" for x, value in points)
 
 
 # -- Markdown --------------------------------------------------------------------------------------------------------
 
 
 def markdown_report(report: Report) -> str:
-    """Render a report as GitHub Markdown; charts are left out, since the tables contain their numbers."""
+    """Render the tables of a report as GitHub Markdown, without its figures."""
     parts = [f"# {escaped(report.title)}", escaped(report.caption)]
     if report.verdict:
         parts += ["## Verdict", _bullet_list(report.verdict)]
     for section in report.sections:
         parts += [f"## {escaped(section.title)}", escaped(section.caption)]
         for block in section.blocks:
-            if not isinstance(block, Bars):
-                parts += [f"### {escaped(block.title)}", escaped(getattr(block, "caption", "")), _grid(block)]
+            if isinstance(block, Table):
+                parts += [f"### {escaped(block.title)}", escaped(block.caption), _grid(block)]
         parts.append(_bullet_list(section.notes))
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -203,20 +185,14 @@ def _bullet_list(sentences: Sequence[str]) -> str:
     return "\n".join(f"- {escaped(sentence)}" for sentence in sentences)
 
 
-def _grid(block: Table | Heat | Curves) -> str:
+def _grid(table: Table) -> str:
     """Format a table whose first columns are texts and whose other columns are numbers."""
-    table = block if isinstance(block, Table) else block.table
-    columns = range(len(table.columns))
-    decimals, best = [column.decimals for column in table.columns], list(map(table.best, columns))
-    rows = [map(_cell, row, decimals, best) for row in table.rows]
-    text_columns = [*(number is None for number in decimals), False].index(False)
-    rule = [":--" if column < text_columns else "--:" for column in columns]
+    decimals = [column.decimals for column in table.columns]
+    rows = [map(_cell, row, decimals) for row in table.rows]
+    rule = [":--" if number is None else "--:" for number in decimals]
     heads = [escaped(column.name) for column in table.columns]
     return "\n".join(f"| {' | '.join(line)} |" for line in [heads, rule, *rows])
 
 
-def _cell(content: str | Number, decimals: int | None, best: str | None) -> str:
-    if isinstance(content, str):
-        return escaped(content)
-    text, number = shown(content.value, decimals), with_interval(content, decimals)
-    return f"**{text}**{number.removeprefix(text)}" if text == best else number
+def _cell(content: str | Number, decimals: int | None) -> str:
+    return escaped(content) if isinstance(content, str) else with_interval(content, decimals)

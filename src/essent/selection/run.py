@@ -34,8 +34,8 @@ from essent.selection.sweep import Store, Sweep, score_stored
 from essent.selection.topics import TOPICS, check_use, is_label_free, misfit
 from essent.selection.verdict import decide_by_labels, decide_by_teacher, decide_by_topics, mean_ranks, score_on_tests
 from essent.tasks.base import LabeledTask, prompt_note
-from essent.tasks.columns import NO_TABLE
 from essent.tasks.comparison import Scored
+from essent.tasks.examples import NO_TABLE
 from essent.tasks.result import library_versions
 
 BASELINES = ("mean", "first-last")

@@ -4,10 +4,6 @@ from .catalogue import CLASSIFICATION12 as CLASSIFICATION12
 from .catalogue import CLUSTERING6 as CLUSTERING6
 from .catalogue import STS7 as STS7
 from .catalogue import TRANSFER7 as TRANSFER7
-from .catalogue import Clusters as Clusters
-from .catalogue import Labels as Labels
-from .catalogue import Pairs as Pairs
-from .catalogue import add as add
 from .catalogue import task_names as task_names
 from .clusters import ClusterTask as ClusterTask
 from .comparison import Comparison as Comparison
@@ -24,10 +20,8 @@ from .heros import comparisons as comparisons
 from .heros import load_heros as load_heros
 from .heros import verdict as verdict
 from .labels import LabelTask as LabelTask
-from .locate import TaskScorer as TaskScorer
 from .locate import load_pairs as load_pairs
 from .locate import load_task as load_task
-from .locate import scorer as scorer
 from .pairs import DuplicateTask as DuplicateTask
 from .pairs import PairTask as PairTask
 from .pairs import TripletTask as TripletTask

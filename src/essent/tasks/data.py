@@ -5,8 +5,7 @@ quotes as in RFC 4180; separated by semicolons or tabs if the header has no comm
 mark is an ordinary character, as in the GLUE and SemEval files) and `.parquet`. Text is UTF-8, with or without a byte
 order mark.
 
-Lines end at line feeds. Blank lines are skipped. In a `.tsv` of one column a blank line is an empty text, as in files
-with one text per line; a `.csv` writes an empty text as "".
+Lines end at line feeds. Blank lines are skipped; a `.csv` writes an empty text as "".
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import json
 import os
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import dropwhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +23,6 @@ from essent._core.hub import check_dataset
 from essent._core.lazy import optional_import
 from essent._core.registry import did_you_mean
 from essent.errors import DataError
-from essent.tasks.columns import ROLES, SIDES, renamed
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 LONGEST_FIELD = 2**31 - 1  # in CSV files
@@ -41,10 +38,10 @@ class Row(NamedTuple):
         """Return the column of a role: the first of its names that the row has, ignoring case; None if it has none.
 
         Args:
-            names: the accepted names; by default those of `essent.tasks.columns.ROLES`.
+            names: the accepted names; by default the role.
         """
         spelled = {name.lower(): name for name in self.values}
-        return next((spelled[name] for name in names or ROLES[role] if name in spelled), None)
+        return next((spelled[name] for name in names or [role] if name in spelled), None)
 
     def required(self, role: str, names: Sequence[str] = (), hint: str = "") -> str:
         """Return the column of a role, see `column`.
@@ -55,7 +52,7 @@ class Row(NamedTuple):
         column = self.column(role, names)
         if column is None:
             raise DataError(
-                f"{self.where}: no column {role!r} (accepted: {', '.join(names or ROLES[role])}{hint}). Columns: "
+                f"{self.where}: no column {role!r} (accepted: {', '.join(names or [role])}{hint}). Columns: "
                 f"{', '.join(map(repr, self.values)) or 'none'}."
             )
         return column
@@ -88,15 +85,10 @@ def text_value(row: Row, column: str, value: Any) -> str:
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def located_rows(
-    path: str | Path, *, number_columns: bool = False, columns: Mapping[str, str] | None = None
-) -> list[Row]:
+def located_rows(path: str | Path) -> list[Row]:
     """Read a file of rows; values are strings in CSV and TSV files, and have the type of the file otherwise.
 
-    Args:
-        number_columns: rename the second of two columns with the same name to "NAME.1", as pandas does; by default an
-            error.
-        columns: names of columns by role, see `essent.tasks.columns.renamed`.
+    The second of two columns with the same name is called "NAME.1", as in pandas.
 
     Raises:
         DataError: no such file (the message lists similar names), another suffix, no rows, or an invalid row.
@@ -110,13 +102,12 @@ def located_rows(
     if suffix == ".parquet":
         rows = list(_parquet_rows(path))
     elif suffix in (".csv", ".tsv"):
-        lines = (_csv_lines if suffix == ".csv" else _tsv_lines)(path, read_text(path))
-        rows = list(_table_rows(lines, number_columns))
+        rows = list(_table_rows(_fields(path, read_text(path))))
     else:
         rows = list(_json_rows(path, read_text(path)))
     if not rows:
         raise DataError(f"{path} has no rows.")
-    return renamed(rows, columns)
+    return rows
 
 
 def read_texts(path: str | Path, columns: str | Sequence[str] | None = None) -> list[str]:
@@ -146,8 +137,8 @@ def read_texts(path: str | Path, columns: str | Sequence[str] | None = None) -> 
     rows = located_rows(path)
     hint = "; choose another with --column (columns=…)"
     if columns is None:
-        text = rows[0].column("text", ["text"])
-        columns = text or [rows[0].required(side, hint=f", or a column text{hint}") for side in SIDES]
+        sides = ("sentence1", "sentence2")
+        columns = rows[0].column("text") or [rows[0].required(side, hint=f", or a column text{hint}") for side in sides]
     names = [columns] if isinstance(columns, str) else columns
     return [row.text(name, [name.lower()], hint) for row in rows for name in names]
 
@@ -169,10 +160,7 @@ def read_text(path: Path) -> str:
         DataError: no such file, or bytes that are not UTF-8 (the message contains their line).
     """
     check_file(path)
-    content = path.read_bytes()
-    if content.startswith(b"\x1f\x8b"):
-        raise DataError(f"{path} is compressed with gzip. Unpack it first: gunzip {path.name}")
-    return decoded(content, str(path))
+    return decoded(path.read_bytes(), str(path))
 
 
 def decoded(content: bytes, source: str) -> str:
@@ -220,11 +208,16 @@ def _json(text: str, where: str, single_line: bool = False) -> Any:
         raise DataError(f"{where}: cannot read this JSON ({error}).") from None
 
 
-def _csv_lines(path: Path, text: str) -> Iterator[tuple[str, list[str]]]:
+def _fields(path: Path, text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the place and the fields of each row of a .csv or .tsv file, header included."""
     header = text.partition("\n")[0]
     separator = "," if "," in header else next((mark for mark in ";\t" if mark in header), ",")
     csv.field_size_limit(LONGEST_FIELD)  # for the whole process; Python's default is shorter than some texts
-    reader = csv.reader(io.StringIO(text, newline="\n"), delimiter=separator, strict=True)
+    lines = io.StringIO(text, newline="\n")
+    if path.suffix.lower() == ".tsv":
+        reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE, strict=True)
+    else:
+        reader = csv.reader(lines, delimiter=separator, strict=True)
     last = 0  # a quoted field may span several lines: the row is reported by its first line
     try:
         for fields in reader:
@@ -236,22 +229,13 @@ def _csv_lines(path: Path, text: str) -> Iterator[tuple[str, list[str]]]:
         raise DataError(f"{path}, line {last + 1}: {reason}.") from None
 
 
-def _tsv_lines(path: Path, text: str) -> Iterator[tuple[str, list[str]]]:
-    lines = list(dropwhile(lambda line: not line[1], enumerate(split_lines(text), start=1)))
-    has_columns = bool(lines) and "\t" in lines[0][1]
-    return ((f"{path}, line {number}", line.split("\t")) for number, line in lines if line or not has_columns)
-
-
-def _table_rows(lines: Iterator[tuple[str, list[str]]], number_columns: bool) -> Iterator[Row]:
+def _table_rows(lines: Iterator[tuple[str, list[str]]]) -> Iterator[Row]:
     header: list[str] = []
     for where, fields in lines:
         if not header:
             header = [name.strip() for name in fields]
-            if number_columns:
-                earlier = [header[:column].count(name) for column, name in enumerate(header)]
-                header = [f"{name}.{count}" if count else name for name, count in zip(header, earlier, strict=True)]
-            if len(set(header)) < len(header):
-                raise DataError(f"{where}: the header repeats a column name: {', '.join(header)}.")
+            earlier = [header[:column].count(name) for column, name in enumerate(header)]
+            header = [f"{name}.{count}" if count else name for name, count in zip(header, earlier, strict=True)]
         elif len(fields) != len(header):
             raise DataError(f"{where}: {len(fields)} fields, but the header has {len(header)}: {', '.join(header)}.")
         else:
@@ -300,10 +284,10 @@ def hub_rows(repo: str, revision: str | None, split: str, instead: str) -> list[
     return [Row(f"hub data set {repo}, split {split}, row {n}", values) for n, values in enumerate(rows, start=1)]
 
 
-def rows_in_memory(table: Any, name: str, columns: Mapping[str, str] | None = None) -> list[Row]:
+def rows_in_memory(table: Any, name: str) -> list[Row]:
     """Return the rows of a frame, an Arrow table, a `datasets.Dataset` or a list.
 
-    A plain tuple consists of sentence1, sentence2, score and optionally subset. `columns` are as in `located_rows`.
+    A plain tuple consists of sentence1, sentence2, score and optionally subset.
 
     Raises:
         DataError: no rows, or a row that is neither a dictionary nor such a tuple.
@@ -311,7 +295,7 @@ def rows_in_memory(table: Any, name: str, columns: Mapping[str, str] | None = No
     located = [Row(f"{name}, row {number}", _columns_of(row)) for number, row in enumerate(rows_of(table), start=1)]
     if not located:
         raise DataError(f"The task {name!r} has no rows.")
-    return renamed(located, columns)
+    return located
 
 
 def rows_of(table: Any) -> list[Any]:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from essent.errors import DataError
-from essent.tasks.columns import DUPLICATE, ROLES, SCORE, SIDES, TRIPLET
+from essent.errors import DataError, InputError
 from essent.tasks.data import Row
 
 PARTS = ("train", "dev", "test")
-PART_NAMES = {"train": "train", "dev": "dev", "validation": "dev", "valid": "dev", "trial": "dev", "test": "test"}
-TRUE, FALSE = ("1", "1.0", "true", "yes", "duplicate"), ("0", "0.0", "false", "no", "not_duplicate")
+PART_NAMES = {"train": "train", "dev": "dev", "validation": "dev", "test": "test"}
+TRUE, FALSE = ("1", "1.0", "true"), ("0", "0.0", "false")
+SIDES = ("sentence1", "sentence2")
+QUERY, DOCUMENT = ("query", "anchor"), ("document", "positive")
+TRIPLET = {"anchor": QUERY, "positive": DOCUMENT, "negative": ("negative",)}
+LABELS = ("label", "score", "cluster", "relevance")
+ROLES = ("text", *SIDES, *QUERY, *DOCUMENT, "negative", *LABELS, "split", "subset")
+NO_TABLE = (
+    "The columns are those of labelled data or tests, but there are neither. For the texts of a table, use --column."
+)
 COLUMNS = {
     "pairs": "sentence1, sentence2, score",
     "duplicates": "sentence1, sentence2, label with 0 and 1",
@@ -70,6 +77,39 @@ class MinimalPair(NamedTuple):
 SUBSETS = ("Synonym", "Antonym", "Random MLM", "Typo", "Negation (Main)", "Negation (Antonym)")  # the paper's order
 
 
+def renamed(rows: Sequence[Row], columns: Mapping[str, str] | None) -> list[Row]:
+    """Rename the columns of a table to those that the tasks read; a named label replaces other labels.
+
+    Args:
+        columns: the table's column, ignoring case, by role; see `ROLES`.
+
+    Raises:
+        InputError: an unknown role.
+        DataError: a row without a named column; the message lists its columns.
+    """
+    columns = columns or {}
+    check_roles(columns)
+    table = []
+    for row in rows:
+        own = {role: row.required(role, [name.lower()]) for role, name in columns.items()}
+        unread = {*own.values(), *(LABELS if set(LABELS) & set(columns) else ())}
+        retained = {name: value for name, value in row.values.items() if name not in unread}
+        table.append(row._replace(values=retained | {role: row.values[name] for role, name in own.items()}))
+    return table
+
+
+def check_roles(columns: Mapping[str, str]) -> None:
+    """Raise an InputError for an unknown role; the message lists all roles."""
+    if not isinstance(columns, Mapping):
+        raise InputError(f"columns={columns!r}: must be a dictionary by role, such as {{'text': 'body'}}.")
+    for role, name in columns.items():
+        if role not in ROLES:
+            roles = ", ".join(ROLES)
+            raise InputError(f"Unknown role {role!r} in columns (ROLE=COLUMN, such as text=body). Roles: {roles}.")
+        if not isinstance(name, str) or not name:
+            raise InputError(f"The column of {role!r} must be a name, not {name!r}.")
+
+
 def kind_of(rows: Sequence[Row]) -> str:
     """Infer the kind of rows, a key of `COLUMNS`, from the columns of the first row and the values of pairs' labels.
 
@@ -77,32 +117,24 @@ def kind_of(rows: Sequence[Row]) -> str:
         DataError: no kind has these columns; the message lists all kinds.
     """
     has = rows[0].column
-    is_labelled_text = has("label") and str(has("anchor")).lower() in ROLES["text"]  # even with a column "document"
-    if has("anchor") and has("positive") and not is_labelled_text:
+    if has("query", QUERY) and has("document", DOCUMENT):
         return "triplets" if any(row.column("negative") for row in rows) else "retrieval"
-    is_pair = all(map(has, SIDES))
-    if is_pair and has("score", SCORE):
+    is_pair, label = all(map(has, SIDES)), has("label")
+    if is_pair and has("score"):
         return "pairs"
-    if is_pair and (column := has("label", DUPLICATE)):
-        labels = {_plain(row.values.get(column)) for row in rows}
-        if labels <= {*TRUE, *FALSE}:
-            return "duplicates"
-        is_scored = column.lower() == "label" and not any(map(math.isnan, map(_number, labels)))
-        return "pairs" if is_scored else "classification"
-    if not is_pair and has("text") and has("cluster"):
+    if is_pair and label and {_plain(row.values.get(label)) for row in rows} <= {*TRUE, *FALSE}:
+        return "duplicates"
+    if has("text") and has("cluster"):
         return "clustering"
-    if (is_pair or has("text")) and has("label"):
+    if (is_pair or has("text")) and label:
         return "classification"
     if has("text") and has("score"):
         return "pairs"  # two sentences on two lines, as in STR-2022
     known = "; ".join(f"{kind} ({columns})" for kind, columns in COLUMNS.items())
-    names = list(map(str, rows[0].values))
-    roles = ("sentence1", "sentence2", "score") if len(names) > 2 else ("text", "label")
-    example = ",".join(f"{role}={name}" for role, name in zip(roles, names, strict=False))
     raise DataError(
         f"{rows[0].where}: no kind of labels has the columns {', '.join(map(repr, rows[0].values)) or '(none)'}. "
-        f"Rename the columns to those of one kind, or name them, such as --columns {example} (columns=… in Python): "
-        f"{known}."
+        f"Rename the columns to those of one kind, or name them, such as --columns text=body,label=topic (columns=… in "
+        f"Python): {known}."
     )
 
 
@@ -127,7 +159,7 @@ def duplicates_from_rows(rows: Sequence[Row]) -> list[tuple[str | bool, ...]]:
 
 def triplets_from_rows(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     """Convert rows to (anchor, positive, negative)."""
-    return [tuple(row.text(role, hint=SAME_KIND) for role in TRIPLET) for row in rows]
+    return [tuple(row.text(role, names, SAME_KIND) for role, names in TRIPLET.items()) for row in rows]
 
 
 def examples_from_rows(rows: Sequence[Row]) -> list[Example]:
@@ -151,8 +183,8 @@ def scored_from_rows(rows: Sequence[Row]) -> list[Example]:
 def answers_from_rows(rows: Sequence[Row]) -> tuple[dict[str, str], dict[str, str], dict[str, dict[str, int]]]:
     """Convert rows of a query and a positive to queries and documents (texts by id) and grades by query and document.
 
-    Every distinct positive is a document; a query's positives are those of all its rows. A column such as `label` or
-    `score` contains the relevance of a document, 0 for none. A text that is both query and document has one id.
+    Every distinct positive is a document; a query's positives are those of all its rows. A column `relevance`, `label`
+    or `score` contains the relevance of a document, 0 for none. A text that is both query and document has one id.
 
     Raises:
         DataError: a missing column, or two relevances of one query and document.
@@ -162,7 +194,7 @@ def answers_from_rows(rows: Sequence[Row]) -> tuple[dict[str, str], dict[str, st
     corpus: dict[str, str] = {}
     relevant: dict[str, dict[str, int]] = {}
     for row in rows:
-        texts = [row.text(role, hint=SAME_KIND) for role in ("query", "positive")]
+        texts = [row.text("query", QUERY, SAME_KIND), row.text("positive", DOCUMENT, SAME_KIND)]
         query, document = (ids.setdefault(text, f"{len(ids) + 1}") for text in texts)
         queries[query], corpus[document] = texts
         grade = _grade(row)
@@ -212,14 +244,13 @@ def check_classes(name: str, classes: Sequence[str]) -> None:
 
 
 def _sentences(row: Row) -> tuple[str, str]:
-    joined = row.column("text", ["text"])
-    if joined is None or any(map(row.column, SIDES)):
+    if row.column("text") is None or any(map(row.column, SIDES)):
         return row.text("sentence1"), row.text("sentence2")
     # STR-2022 is published with both sentences in one column, a line break between them
-    sentences = [line.strip() for line in row.text("text", ["text"]).split("\n") if line.strip()]
+    sentences = [line.strip() for line in row.text("text").split("\n") if line.strip()]
     if len(sentences) != 2:
         raise DataError(
-            f"{row.where}: the column {joined!r} must contain two sentences on two lines, not {len(sentences)}. For "
+            f"{row.where}: the column 'text' must contain two sentences on two lines, not {len(sentences)}. For "
             "classes of single texts, name the column label or cluster."
         )
     return sentences[0], sentences[1]
@@ -242,7 +273,7 @@ def _subset(row: Row) -> str | None:
 
 
 def _is_duplicate(row: Row) -> bool:
-    column = row.required("label", (*DUPLICATE, *SCORE), SAME_KIND)
+    column = row.required("label", hint=SAME_KIND)
     label = _plain(row.values[column])
     if label not in {*TRUE, *FALSE}:
         raise DataError(f"{row.where}: {column!r} must be 1 for duplicates or 0, not {label!r}.")
@@ -251,7 +282,7 @@ def _is_duplicate(row: Row) -> bool:
 
 def _grade(row: Row) -> int:
     """Return the relevance of a row's document; 1 without such a column."""
-    column = row.column("relevance")
+    column = row.column("relevance", ("relevance", "label", "score"))
     grade = "1" if column is None else _plain(row.values[column])
     number = float(grade in TRUE) if grade in {*TRUE, *FALSE} else _number(grade)
     if not number.is_integer():
@@ -266,13 +297,16 @@ def _texts(row: Row) -> tuple[str, ...]:
 
 
 def _label(row: Row) -> str:
-    column = row.required("label", (*ROLES["label"], *ROLES["cluster"]))
+    column = row.required("label", ("label", "cluster"))
     label: Any = row.values[column]
     label = label.item() if hasattr(label, "item") else label  # a NumPy scalar of a data frame
     if isinstance(label, float) and label.is_integer():
         label = int(label)  # pandas reads a column of whole numbers with a missing value as floats
     if not isinstance(label, (str, int)) or not str(label).strip():
-        raise DataError(f"{row.where}: {column!r} must be a text, a whole number, true or false, not {label!r}.")
+        raise DataError(
+            f"{row.where}: {column!r} must be a text, a whole number, true or false, not {label!r}. The column of "
+            "scored pairs is score."
+        )
     return str(label).lower() if isinstance(label, bool) else str(label)
 
 

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from essent._core.registry import did_you_mean
-from essent.errors import InputError, UnknownNameError
+from essent.errors import UnknownNameError
 from essent.tasks.base import Task, unit_rows
+from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
 from essent.tasks.result import Result
 
@@ -71,31 +72,25 @@ def alignment(first: np.ndarray, second: np.ndarray) -> float:
     return float(np.sum((first - second) ** 2) / len(first)) if len(first) else math.nan
 
 
-def uniformity(vectors: np.ndarray, counts: np.ndarray | None = None) -> float:
+def uniformity(vectors: np.ndarray) -> float:
     """Compute uniformity, log E exp(−2‖f(x) − f(y)‖²) over all pairs of rows (N,D); smaller is better.
 
     Source: Wang & Isola 2020. Sums are logarithms, so that distances of raw vectors do not underflow to log 0. NaN
     without a pair.
-
-    Args:
-        counts: number of times that each row occurs (N,); once by default.
     """
     from scipy.special import logsumexp
 
-    counts = np.ones(len(vectors)) if counts is None else np.asarray(counts, dtype=np.float64)  # (N,)
-    pairs = counts.sum() * (counts.sum() - 1) / 2
-    if pairs < 1:
+    count = len(vectors)
+    if count < 2:
         return math.nan
     rows = _centred(vectors)  # same distances, without differences of large squares
-    squares = np.einsum("nd,nd->n", rows, rows)
-    with np.errstate(divide="ignore"):  # the logarithm of 0 is -inf
-        sums = [np.log(counts @ (counts - 1) / 2)]  # of a row with its repetitions: distance 0
-        for start in range(0, len(rows), BLOCK):
-            block = slice(start, start + BLOCK)
-            distances = squares[block, None] + squares[start:] - 2.0 * rows[block] @ rows[start:].T  # (n,N-start)
-            pairs_of_rows = np.triu(np.outer(counts[block], counts[start:]), 1)
-            sums.append(logsumexp(-2.0 * np.maximum(distances, 0.0), b=pairs_of_rows))
-    return float(np.logaddexp.reduce(sums)) - math.log(pairs)
+    squares, sums = np.einsum("nd,nd->n", rows, rows), []
+    for start in range(0, count - 1, BLOCK):
+        block = slice(start, start + BLOCK)
+        distances = squares[block, None] + squares[start:] - 2.0 * rows[block] @ rows[start:].T  # (n,N-start)
+        above = np.triu(np.ones(distances.shape), 1)
+        sums.append(logsumexp(-2.0 * np.maximum(distances, 0.0), b=above))
+    return float(np.logaddexp.reduce(sums)) - math.log(count * (count - 1) / 2)
 
 
 def _centred(vectors: np.ndarray) -> np.ndarray:
@@ -116,12 +111,17 @@ SETTINGS: dict[str, tuple[str, Callable[[float], bool], bool]] = {
 
 @dataclass(frozen=True)
 class GeometryTask(Task):
-    """Geometry of the vectors of N sentences, and alignment over P positive pairs.
+    """Geometry of the vectors of both sentences of scored pairs, and alignment over the pairs with the highest scores.
+
+    Every measure counts each occurrence of a sentence.
 
     Attributes:
-        sentences: with duplicates as in the data; every measure counts each occurrence.
-        positives: pairs of texts with the same meaning; the texts need not be among the sentences.
-        `normalise`: compute alignment and uniformity on unit vectors.
+        pairs: gold scores from 0 to 5.
+        setting: "simcse" or "raw", see `SETTINGS`. Published figures are on STS-B, with "raw" on its
+            train split.
+
+    Raises:
+        UnknownNameError: an unknown setting.
 
     Example:
         >>> from essent import Encoder
@@ -132,48 +132,31 @@ class GeometryTask(Task):
         (['anisotropy', 'isoscore', 'alignment', 'uniformity'], -3.6)
     """
 
-    sentences: tuple[str, ...]
-    positives: tuple[tuple[str, str], ...] = ()
-    normalise: bool = True
+    pairs: tuple[Pair, ...]
+    setting: str = "simcse"
 
     def __post_init__(self) -> None:
-        if not self.sentences:
-            raise InputError(f"The task {self.name!r} has no sentences.")
+        if self.setting not in SETTINGS:
+            raise UnknownNameError(f"Unknown setting {self.setting!r}. {did_you_mean(self.setting, list(SETTINGS))}")
 
     @classmethod
     def of_pairs(cls, task: PairTask, setting: str = "simcse") -> GeometryTask:
-        """Create a task from scored pairs (gold from 0 to 5), with the highest-scored pairs as positives.
-
-        Args:
-            setting: "simcse" or "raw", see `SETTINGS`. Published figures with "simcse" are on STS-B, those with "raw"
-                on its train split.
-
-        Raises:
-            UnknownNameError: an unknown setting.
-        """
-        if setting not in SETTINGS:
-            raise UnknownNameError(f"Unknown setting {setting!r}. {did_you_mean(setting, list(SETTINGS))}")
-        description, is_positive, normalise = SETTINGS[setting]
-        positives = tuple((p.sentence1, p.sentence2) for p in task.pairs if is_positive(p.score))
-        source = {**task.source, "setting": setting, "about": description}
-        return cls(f"geometry.{task.name}", tuple(task.texts()), positives, normalise, source=source)
+        """Create a task from a task of scored pairs."""
+        return cls(f"geometry.{task.name}", task.pairs, setting, source=task.source)
 
     def texts(self) -> list[str]:
-        """Return the sentences, then the texts of positive pairs that are not among them."""
-        others = dict.fromkeys(text for pair in self.positives for text in pair)
-        return [*self.sentences, *(text for text in others if text not in set(self.sentences))]
+        """Return the first sentences of all pairs, then the second ones."""
+        return [pair.sentence1 for pair in self.pairs] + [pair.sentence2 for pair in self.pairs]
 
     def _content(self) -> Any:
-        return [self.sentences, self.positives]
+        return [list(pair) for pair in self.pairs]
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
-        row_by_text = dict(reversed(list(zip(self.texts(), rows, strict=True))))  # the first of repeated ones
-        members = np.array([row_by_text[text] for text in self.sentences])
-        distinct, counts = np.unique(members, return_counts=True)
-        measured, sentences = unit_rows(vectors) if self.normalise else vectors, vectors[members]
-        first, second = (measured[[row_by_text[pair[side]] for pair in self.positives]] for side in (0, 1))
-        total, repeated = len(members), len(members) - len(distinct)
-        uniform = uniformity(measured[distinct], counts)
+        description, is_positive, normalized = SETTINGS[self.setting]
+        sentences = vectors[list(rows)]  # (2P,D)
+        measured = unit_rows(sentences) if normalized else sentences
+        positive = np.array([is_positive(pair.score) for pair in self.pairs])
+        first, second = (side[positive] for side in np.split(measured, 2))
         metrics = {
             "anisotropy": {
                 "all": average_cosine(sentences),
@@ -181,19 +164,14 @@ class GeometryTask(Task):
             },
             "isoscore": {"all": iso_score(sentences)},
             "alignment": {"all": alignment(first, second)},
-            "uniformity": {"all": uniform, "distinct": uniformity(measured[distinct]) if repeated else uniform},
+            "uniformity": {"all": uniformity(measured)},
         }
         notes = []
-        if undefined := [name for name, scores in metrics.items() if any(map(math.isnan, scores.values()))]:
+        if undefined := [name for name, scores in metrics.items() if math.isnan(scores["all"])]:
             notes.append(
-                f"Undefined: {', '.join(undefined)}. The average cosine and uniformity need two texts, IsoScore also "
-                "vectors that differ, alignment a positive pair."
+                f"Undefined: {', '.join(undefined)}. IsoScore needs vectors that differ, alignment a positive pair."
             )
-        if repeated:
-            notes.append(f"{repeated} of {total} sentences repeat another one; uniformity's `distinct` excludes them.")
-        if zeros := int((~vectors[distinct].any(axis=1)).sum()):
-            notes.append(f"{zeros} texts have a zero vector; its cosines count as 0.")
-        provenance = self._provenance(
-            normalised=self.normalise, positive_pairs=len(self.positives), distinct_sentences=len(distinct)
-        )
-        return Result(self.name, metrics, {}, total, provenance, (*self.notes, *notes), main=None)
+        if zeros := int((~sentences.any(axis=1)).sum()):
+            notes.append(f"{zeros} of {len(sentences)} sentences have a zero vector; its cosines count as 0.")
+        provenance = self._provenance(setting=self.setting, about=description, positive_pairs=int(positive.sum()))
+        return Result(self.name, metrics, {}, len(sentences), provenance, (*self.notes, *notes), main=None)

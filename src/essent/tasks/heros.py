@@ -11,12 +11,9 @@ provenance of every result records how.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import takewhile
-from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -253,8 +250,8 @@ def load_heros(data: str | Path | None = None) -> HerosTask:
     Args:
         data: a file (.jsonl, .json, .csv, .tsv, .parquet); None or "hub" reads `dcml0714/Heros` from the hub, and
             "hub:me/my-pairs" the split "train" of another data set there (or of a folder that `datasets` reads).
-            Either one row per original with a column for each change, or one row per pair with `original`, `converted`
-            (or `changed`) and `subset`.
+            Either one row per original with a column for each change (named as in `SUBSETS` or the released file), or
+            one row per pair with `original`, `converted` and `subset`.
 
     Raises:
         DataError: nothing to read, a row without its original, or ambiguous columns; the message contains file and
@@ -275,7 +272,7 @@ def load_heros(data: str | Path | None = None) -> HerosTask:
         source: dict[str, Any] = {"source": f"hub:{repo}", "revision": None}
         notes = (f"The revision of {repo} is not pinned: none could be confirmed.",)
     else:
-        rows, name = located_rows(Path(str(data)), number_columns=True), Path(str(data)).stem
+        rows, name = located_rows(Path(str(data))), Path(str(data)).stem
         source = {"source": str(data)}
     if rows[0].column("subset"):
         pairs = [_pair_of_row(row) for row in rows]
@@ -294,27 +291,16 @@ def load_heros(data: str | Path | None = None) -> HerosTask:
     return HerosTask(name, tuple(pairs), source=source, notes=notes)
 
 
-ORIGINAL, BARE = "Original", "Negation"  # a role, and a column name that may be either negation
-
-
-def _letters(name: Any) -> str:
-    """Return the letters of a column's or subset's name, by which its role is found."""
-    return re.sub("[^a-z]", "", str(name).lower()).removesuffix("s")
-
-
-ROLES = {_letters(role): role for role in (ORIGINAL, *SUBSETS, BARE)}
-ROLES |= {"originalsentence": ORIGINAL, "sentence": ORIGINAL, "random": "Random MLM", "randomword": "Random MLM"}
-ROLES |= {"mlm": "Random MLM", "mainnegation": "Negation (Main)", "antonymnegation": "Negation (Antonym)"}
+ORIGINAL, BARE = "Original", ("Negation", "Negation.1")  # either of the two may be either negation
+RELEASED = {"Random": "Random MLM"}  # as the released file calls it
 
 
 def _pair_of_row(row: Row) -> MinimalPair:
-    original = row.required("original", ("original", "sentence1"))
-    changed = row.required("converted", ("converted", "changed", "sentence2", "changed sentence"))
-    subset = row.values[row.required("subset")]
-    role = ROLES.get(_letters(subset))
-    if role not in SUBSETS:
-        raise DataError(f"{row.where}: unknown subset {subset!r} of HEROS. {did_you_mean(str(subset), list(SUBSETS))}")
-    return MinimalPair(_sentence(row, original), _sentence(row, changed), str(role))
+    original, changed, subset = (row.required(role) for role in ("original", "converted", "subset"))
+    name = row.values[subset]
+    if name not in SUBSETS:
+        raise DataError(f"{row.where}: unknown subset {name!r} of HEROS. {did_you_mean(str(name), list(SUBSETS))}")
+    return MinimalPair(_sentence(row, original), _sentence(row, changed), name)
 
 
 def _cell(row: Row, column: str) -> str:
@@ -334,27 +320,22 @@ def _sentence(row: Row, column: str) -> str:
 def _columns(rows: list[Row]) -> tuple[dict[str, str], str]:
     """Return the columns of the originals and of each subset, by role, and how they were identified."""
     names = list(dict.fromkeys(name for row in rows for name in row.values))
-    in_order = (ORIGINAL, *SUBSETS, BARE)
-    by_role = {role: [name for name in names if ROLES.get(_letters(name)) == role] for role in in_order}
-    bare = by_role.pop(BARE)  # without the verb
-    for role, columns in by_role.items():
-        if len(columns) > 1:
-            raise DataError(f"{rows[0].where}: several columns mean {role!r}: {', '.join(map(repr, columns))}.")
-    roles = {role: columns[0] for role, columns in by_role.items() if columns}
+    roles = {RELEASED.get(name, name): name for name in names if RELEASED.get(name, name) in (ORIGINAL, *SUBSETS)}
+    bare, how_read = [name for name in names if name in BARE], "by name"
     if ORIGINAL not in roles or len(roles) + len(bare) < 2:
         raise DataError(
             f"{rows[0].where}: HEROS needs a column {ORIGINAL!r} and at least one of {', '.join(SUBSETS)}. Columns: "
             f"{', '.join(map(repr, names))}."
         )
-    unnamed = [subset for subset in NEGATIONS if subset not in roles]
-    if len(bare) > len(unnamed) or (len(bare) == 1 and len(unnamed) == 2):
-        raise DataError(
-            f"{rows[0].where}: {' and '.join(map(repr, bare))} may be either negation. Rename the column to "
-            f"{' or '.join(map(repr, unnamed))}."
-        )
-    bare, how_read = _main_first(rows, roles, bare) if len(bare) == 2 else (bare, "by name")
-    roles |= dict(zip(unnamed, bare, strict=False))
-    return {role: roles[role] for role in by_role if role in roles}, how_read
+    if bare:
+        if len(bare) == 1 or set(NEGATIONS) & set(roles):
+            raise DataError(
+                f"{rows[0].where}: {' and '.join(map(repr, bare))} may be either negation. Rename the columns to "
+                f"{' or '.join(map(repr, NEGATIONS))}."
+            )
+        bare, how_read = _main_first(rows, roles, bare)
+        roles |= dict(zip(NEGATIONS, bare, strict=True))
+    return {role: roles[role] for role in (ORIGINAL, *SUBSETS) if role in roles}, how_read
 
 
 def _main_first(rows: list[Row], roles: Mapping[str, str], bare: list[str]) -> tuple[list[str], str]:
@@ -365,9 +346,7 @@ def _main_first(rows: list[Row], roles: Mapping[str, str], bare: list[str]) -> t
     votes = [0, 0]
     for row in rows if "Antonym" in roles else ():
         original, antonym, *negated = (_cell(row, name).split() for name in (roles[ORIGINAL], roles["Antonym"], *bare))
-        start, stop = _changed_span(original, antonym)
-        spans = [_changed_span(original, words) for words in negated]
-        gaps = [max(0, first - stop, start - last) for first, last in spans]
+        gaps = [abs(_change(original, words) - _change(original, antonym)) for words in negated]
         if antonym and all(negated) and gaps[0] != gaps[1]:
             votes[int(gaps[1] < gaps[0])] += 1
     if votes[0] == votes[1]:
@@ -380,12 +359,6 @@ def _main_first(rows: list[Row], roles: Mapping[str, str], bare: list[str]) -> t
     )
 
 
-def _changed_span(before: list[str], after: list[str]) -> tuple[int, int]:
-    """Return the span of words of `before` outside of the common prefix and suffix."""
-    start = _common_words(before, after)
-    return start, len(before) - _common_words(before[start:][::-1], after[start:][::-1])
-
-
-def _common_words(first: list[str], second: list[str]) -> int:
-    """Return the length of the common prefix."""
-    return len(list(takewhile(bool, map(eq, first, second))))
+def _change(before: list[str], after: list[str]) -> int:
+    """Return the index of the first changed word."""
+    return next((index for index, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), len(before))

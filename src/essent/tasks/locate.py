@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from essent._core.registry import did_you_mean
-from essent.errors import DataError, InputError, UnknownNameError
-from essent.tasks.base import LabeledTask, Task, encode_distinct
-from essent.tasks.catalogue import ON_HUB, Clusters, DataSet, Labels, Pairs, find_row, task_names
+from essent.errors import DataError, InputError
+from essent.tasks.base import LabeledTask, Task
+from essent.tasks.catalogue import DataSet, find_row, task_names
 from essent.tasks.clusters import ClusterTask
-from essent.tasks.columns import check_roles
 from essent.tasks.data import SUFFIXES, Row, hub_rows, located_rows, rows_in_memory
 from essent.tasks.examples import (
     COLUMNS,
-    PART_NAMES,
     PARTS,
     answers_from_rows,
+    check_roles,
     duplicates_from_rows,
     examples_from_rows,
     kind_of,
     pairs_from_rows,
-    part_of,
+    renamed,
     scored_from_rows,
     triplets_from_rows,
 )
@@ -40,7 +36,6 @@ OF_ROWS: dict[str, tuple[Callable[..., LabeledTask], Callable[[Sequence[Row]], l
     "classification": (LabelTask, examples_from_rows),
     "clustering": (ClusterTask, examples_from_rows),
 }
-EACH_PART = f".{{{','.join(PARTS)}}}"  # in a file's name
 
 
 def load_task(
@@ -53,17 +48,15 @@ def load_task(
 
             - a task of the catalogue: "sts12", "stsb.dev", "trec", "agnews";
             - a file, whose kind follows from its columns (`essent.tasks.examples.COLUMNS`). Parts of a classification
-              come from its column `split`, or from files next to it if its name is NAME.train.jsonl;
-            - "KIND:FILE" or "KIND:TASK" to set the kind: "clustering:FILE" reads labelled texts as clusters,
-              "duplicates:mrpc" a data set of the catalogue as duplicates;
+              come from its column `split`;
+            - "KIND:FILE" to set the kind: "clustering:FILE" reads labelled texts as clusters;
             - a folder in BEIR's layout (corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv), or one of its qrels files to
               choose a split;
             - "geometry:TASK", the geometry of the vectors of scored pairs.
-        data: folder with local files of catalogue tasks; None reads the hub. The first existing file is read, of
-            `sts/NAME.jsonl` (`classification/`, `clustering/`) and `NAME.jsonl` (also .json, .csv, .tsv, .parquet;
-            `NAME.SPLIT.jsonl` first, and without SPLIT the test split of pairs). Ignored for files and folders.
+        data: folder with local files of catalogue tasks, `sts/NAME.jsonl`, `classification/NAME.jsonl` or
+            `clustering/NAME.jsonl`, or NAME.SPLIT.jsonl; None reads the hub. Ignored for files and folders.
         columns: names of the columns of a file by role, if they differ from the usual ones: {"text": "body", "label":
-            "category"}. Roles are the keys of `essent.tasks.columns.ROLES`. Ignored for tasks of the catalogue and
+            "category"}. Roles are the keys of `essent.tasks.examples.ROLES`. Ignored for tasks of the catalogue and
             BEIR's layout.
 
     Raises:
@@ -88,26 +81,14 @@ def load_task(
         return GeometryTask.of_pairs(load_pairs(target, data, columns=columns))
     if not colon or kind not in COLUMNS:
         kind, target = "", str(name)
-    path, folder = Path(target), None if data is None else Path(data)
+    path = Path(target)
     if kind in ("", "retrieval") and (is_beir(path) or (kind and path.is_dir())):
         return beir_task(path)
-    is_file_name = isinstance(name, Path) or path.suffix.lower() in SUFFIXES or len(path.parts) > 1
-    if is_file_name or (kind and path.exists()):
-        return _task_of_file(path, kind, columns)
-    base, _, part = target.partition(".")
-    try:
-        data_set, split = find_row(base if kind else target)
-    except UnknownNameError:
-        if path.exists():
-            return _task_of_file(path, kind, columns)
-        raise
-    if kind in ("", data_set.kind):
-        return _task_of_catalogue(*find_row(target), folder)
-    rows, source, _ = _rows_of_catalogue(data_set, split, folder)
-    rows = [row for row in rows if part_of(row) in (None, part or "test")]
-    if not rows:
-        raise DataError(f"The data set {base!r} has no part {part or 'test'!r}.")
-    return _task_of_rows(kind, f"{kind}.{target}", rows, source)
+    if kind or isinstance(name, Path) or len(path.parts) > 1 or path.suffix.lower() in SUFFIXES or path.is_file():
+        rows = renamed(located_rows(path), columns)
+        title, kind = f"{kind}." * bool(kind) + path.stem, kind or kind_of(rows)
+        return _task_of_rows(kind, title, rows, {"source": str(path)}, columns)
+    return _task_of_catalogue(*find_row(target), None if data is None else Path(data))
 
 
 def load_pairs(
@@ -159,7 +140,7 @@ def as_task(
             f"Task {number} is a {type(source).__name__}. A task is a name, a file, a Task, or rows in a list, a frame "
             "or a data set. Give several tasks as a list: [rows], not rows."
         )
-    rows = rows_in_memory(source, "data" if number == 1 else f"data {number}", columns)
+    rows = renamed(rows_in_memory(source, "data" if number == 1 else f"data {number}"), columns)
     kind = kind_of(rows)
     return _task_of_rows(kind, kind if number == 1 else f"{kind} {number}", rows, {"source": "memory"}, columns)
 
@@ -178,76 +159,19 @@ def load_labelled(
     return task
 
 
-@dataclass(frozen=True)
-class TaskScorer:
-    """A callable for `scoring=` of scikit-learn's searches, created by `scorer`.
-
-    Attributes:
-        task: the labelled data without a test part, which a choice must not read.
-        score: name of the score, ×100.
-
-    Example:
-        >>> from essent.tasks import scorer
-        >>> scoring = scorer("reviews.csv", "f1_macro")
-        >>> scoring.score, scoring.task.units
-        ('f1_macro', 40)
-    """
-
-    task: LabeledTask
-    score: str
-
-    def __call__(self, estimator: Any, X: Any = None, y: Any = None) -> float:
-        """Score a fitted transformer's vectors of the task's texts, ×100; `X` and `y` are ignored."""
-        evidence = self.task.evidence(*encode_distinct(estimator.transform, self.task.texts()))
-        return float(self.task.scores(evidence[None], self.score)[0])
-
-
-def scorer(data: Any, score: str = "", folder: str | Path | None = None) -> TaskScorer:
-    """Create a scikit-learn scorer for transformers of texts, from labels of any kind.
-
-    The labels are not rows of `X`, so they are not split. Fit on other texts, or on `scorer.task.texts()` with one
-    split of all texts to get the score of `search` and `evaluate`.
-
-    Args:
-        data: a task, its name, a file, or rows in memory, as in `essent.search`.
-        score: "spearman", "f1_macro", "recall@10" …; by default the main score of the kind.
-        folder: local data for task names.
-
-    Raises:
-        InputError, DataError: data without labels.
-        UnknownNameError: a score that this kind does not have.
-
-    Example:
-        >>> from sklearn.model_selection import GridSearchCV
-        >>> from essent import EncoderTransformer
-        >>> from essent.tasks import scorer
-        >>> by_pairs = scorer("data/sts/stsb.jsonl")
-        >>> texts = by_pairs.task.texts()
-        >>> transformer = EncoderTransformer("sentence-transformers/all-MiniLM-L6-v2")
-        >>> grid, everything = {"recipe": ["mean", "static"]}, [(range(len(texts)), range(len(texts)))]
-        >>> GridSearchCV(transformer, grid, scoring=by_pairs, cv=everything).fit(texts).best_params_
-        {'recipe': 'mean'}
-    """
-    task = load_labelled(data, folder).for_choice()
-    if score and score not in task.score_names:
-        known = list(task.score_names)
-        raise UnknownNameError(f"{task.name} ({task.kind}) has no score {score!r}. {did_you_mean(score, known)}")
-    return TaskScorer(task, score or task.score_names[0])
-
-
 # -- data sets of the catalogue ---------------------------------------------------------------------------------------
 
 
 def _task_of_catalogue(row: DataSet, split: str, data: Path | None) -> LabeledTask:
-    rows, source, notes = _rows_of_catalogue(row, split, data)
-    if isinstance(row, Pairs):
-        pairs, (low, high) = tuple(pairs_from_rows(rows)), row.scale
+    rows, source, notes = _rows_of_hub(row, split) if data is None else _rows_of_folder(row, split, data)
+    if row.kind == "pairs":
+        pairs, (low, high) = tuple(pairs_from_rows(rows)), row.scale or (0, 5)
         if outside := sum(not low <= pair.score <= high for pair in pairs):  # a wrong column may be the reason
             notes.append(f"{outside} of {len(pairs)} gold scores lie outside the scale {low}–{high} of {row.name}.")
         name = row.name if split == "test" else f"{row.name}.{split}"
-        return PairTask(name, pairs, source=source, notes=tuple(notes))
-    examples = (scored_from_rows if getattr(row, "scale", None) else examples_from_rows)(rows)
-    if isinstance(row, Clusters):
+        return PairTask(name, pairs, source={**source, "split": split}, notes=tuple(notes))
+    examples = (scored_from_rows if row.scale else examples_from_rows)(rows)
+    if row.kind == "clustering":
         if len(examples) != row.size:
             notes.append(f"The published {row.name} has {row.size:,} texts, this one {len(examples):,}.")
         return ClusterTask(row.name, tuple(examples), source=source, notes=tuple(notes))
@@ -263,51 +187,47 @@ def _task_of_catalogue(row: DataSet, split: str, data: Path | None) -> LabeledTa
     return LabelTask(row.name, tuple(examples), row.scale, source=source, notes=(*[row.note] * bool(row.note), *notes))
 
 
-def _rows_of_catalogue(row: DataSet, split: str, data: Path | None) -> tuple[list[Row], dict[str, Any], list[str]]:
-    """Read a data set from the folder `data` or the hub: its rows, their source, and notes.
+def _files_of(row: DataSet, split: str, data: Path) -> dict[str, Path]:
+    """Return the local files of a data set by part: NAME.SPLIT.jsonl, and NAME.jsonl ("") for its test or all parts."""
+    stem = data / ("sts" if row.scale else row.kind) / (row.stem or row.name)
+    parts = {"pairs": (split,), "classification": PARTS}.get(row.kind, ())
+    files = {part: Path(f"{stem}.{part}.jsonl") for part in parts}
+    return files | ({"": Path(f"{stem}.jsonl")} if split == "test" else {})
+
+
+def _rows_of_folder(row: DataSet, split: str, data: Path) -> tuple[list[Row], dict[str, Any], list[str]]:
+    """Read a data set from a folder: its rows, their source, and no notes.
 
     Raises:
         DataError: nothing to read; the message lists the searched files.
     """
-    stem, scale = getattr(row, "stem", None) or row.name, getattr(row, "scale", None)
-    names = [stem]  # without suffix; the preferred one first
-    if isinstance(row, Pairs):
-        names = [f"{stem}.{split}", *[stem] * (split == "test")]
-    elif isinstance(row, Labels):
-        names = [stem + EACH_PART, *[stem] * (scale is None)]
-    root = data or Path("DIR")
-    folders = (root / ("sts" if scale else row.kind), root)
-    suffixes = ",".join(suffix[1:] for suffix in SUFFIXES)
-    expected = " or ".join(f"{folder / name}.{{{suffixes}}}" for folder in folders for name in names)
-    if data is None:
-        return _rows_of_hub(row, split, f"the file itself, or --data-folder DIR with {expected}")
-    if not data.is_dir():
-        reason = "is a file. To score it, give its path as the task" if data.is_file() else "does not exist"
-        raise DataError(f"The data folder {data} {reason}.")
-    for folder, name in product(folders, names):
-        files: dict[str | None, Path | None] = {}
-        for part in PARTS if name.endswith(EACH_PART) else (None,):
-            file = name.replace(EACH_PART, f".{part}")
-            files[part] = next(filter(Path.is_file, (folder / f"{file}{suffix}" for suffix in SUFFIXES)), None)
-        if all(file or part == "dev" for part, file in files.items()):
-            source = {"source": str(next(iter(files.values())))}
-            return _rows_of_parts(files.items()), source | ({"split": split} if isinstance(row, Pairs) else {}), []
-    raise DataError(f"No data for {row.name!r} in {data}. Expected {expected}.")
+    searched = _files_of(row, split, data)
+    files = {part: path for part, path in searched.items() if path.is_file()}
+    if not files:
+        expected = " or ".join(map(str, searched.values()))
+        raise DataError(f"No data for {row.name!r} in {data}. Expected {expected}.")
+    if len(files) > 1:
+        files.pop("", None)
+    rows = []
+    for part, path in files.items():
+        rows += _with_part(located_rows(path), part if row.kind == "classification" else "")
+    return rows, {"source": str(next(iter(files.values())))}, []
 
 
-def _rows_of_hub(row: DataSet, split: str, instead: str) -> tuple[list[Row], dict[str, Any], list[str]]:
-    if isinstance(row, Clusters) or row.hub is None or (row.hub_splits and split not in row.hub_splits):
+def _rows_of_hub(row: DataSet, split: str) -> tuple[list[Row], dict[str, Any], list[str]]:
+    """Read a split of pairs, or all parts of classes, from the hub: the rows, their source, and notes."""
+    files = " or ".join(map(str, _files_of(row, split, Path("DIR")).values()))
+    instead = f"the file itself, or --data-folder DIR with {files}"
+    if row.hub is None or (row.kind == "pairs" and split not in row.hub_splits):
         name = row.name if split == "test" else f"{row.name}.{split}"
         raise DataError(f"{name!r} is not on the hub. Give {instead}.")
-    source: dict[str, Any] = {"source": f"hub:{row.hub}", "revision": row.revision}
     notes = [] if row.revision else [f"The revision of {row.hub} is not pinned: none could be confirmed."]
-    if isinstance(row, Pairs):
-        rows = hub_rows(row.hub, row.revision, row.hub_splits[split], instead)
-        return rows, {**source, "split": row.hub_splits[split]}, [*[row.hub_note] * bool(row.hub_note), *notes]
+    notes = [row.note, *notes] if row.note and row.kind == "pairs" else notes
     rows = []
-    for part, hub_split in (row.hub_splits or {part: ON_HUB[part] for part in row.parts}).items():
-        rows += _with_part(hub_rows(row.hub, row.revision, hub_split, instead), part if row.parts else None)
-    return rows, source, notes
+    for part in (split,) if row.kind == "pairs" else row.hub_splits:
+        hub_part = renamed(hub_rows(row.hub, row.revision, row.hub_splits[part], instead), row.columns)
+        rows += _with_part(hub_part, part if row.parts else "")
+    return rows, {"source": f"hub:{row.hub}", "revision": row.revision}, notes
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -328,31 +248,6 @@ def _task_of_rows(
     return task_class(name, tuple(convert(rows)), source=source)
 
 
-def _task_of_file(path: Path, kind: str, columns: Mapping[str, str] | None) -> LabeledTask:
-    """Create a task from a file, by default of the kind of its columns; a given kind is part of the task's name.
-
-    If the file is NAME.train.jsonl and contains labelled texts, its siblings NAME.dev.jsonl and NAME.test.jsonl are
-    read as well (or the siblings of NAME.dev.jsonl, or of NAME.test.jsonl).
-    """
-    rows = located_rows(path, columns=columns)
-    prefix, title, kind = f"{kind}." if kind else "", path.stem, kind or kind_of(rows)
-    name, _, part = title.rpartition(".")
-    files = {other: path.with_name(f"{name}.{other}{path.suffix}") for other in PART_NAMES}
-    files = {other: file for other, file in files.items() if file.is_file()}
-    if kind == "classification" and name and part in files and len(files) > 1:
-        title, rows = name, _rows_of_parts(files.items(), columns)
-    return _task_of_rows(kind, prefix + title, rows, {"source": str(path)}, columns)
-
-
-def _rows_of_parts(
-    files: Iterable[tuple[str | None, Path | None]], columns: Mapping[str, str] | None = None
-) -> list[Row]:
-    return [row for part, path in files if path for row in _with_part(located_rows(path, columns=columns), part)]
-
-
-def _with_part(rows: list[Row], part: str | None) -> list[Row]:
-    """Set the part of all rows; None leaves them unchanged."""
-    if part is None:
-        return rows
-    cells = [{name: cell for name, cell in row.values.items() if name.lower() != "split"} for row in rows]
-    return [row._replace(values={**values, "split": part}) for row, values in zip(rows, cells, strict=True)]
+def _with_part(rows: list[Row], part: str) -> list[Row]:
+    """Set the part of all rows; "" leaves them unchanged."""
+    return [row._replace(values={**row.values, "split": part}) for row in rows] if part else rows

@@ -225,7 +225,6 @@ def short_name(model: str) -> str:
 AVERAGE = "avg"
 OWN = " · "  # separates a task without a main score from the name of one of its scores
 BESIDE = 3  # tasks; with more, the interval is below the score, so that seven tasks fit into 80 characters
-AVERAGES = ("all", "mean", "wmean")
 SPELLINGS = {"ndcg@10": "nDCG@10", "mrr@10": "MRR@10", "f1_macro": "Macro-F1", "v_measure": "V-measure"}
 
 
@@ -285,23 +284,18 @@ class ResultsTable(TextDisplay):
         return rendered(self.render())
 
 
-def results_table(
-    results: Mapping[str, Iterable[Result]], *, metric: str = "main", average: str = "all"
-) -> ResultsTable:
-    """Arrange results in a table by label and task.
+def results_table(results: Mapping[str, Iterable[Result]]) -> ResultsTable:
+    """Arrange the main scores of results in a table by label and task.
 
     Args:
-        results: {label: its results}, e.g. {"ditto:1-10": [sts12, sts13]}; columns are in order of appearance.
-        metric: "main" is each task's main score (Spearman for pairs, accuracy for classes and clusters); a task without
-            a main score has one column per score. With another metric, tasks without it are excluded.
-        average: "all", "mean" or "wmean" over the subsets of pairs (see `Result.metrics`). Tasks without subsets have
-            "all" only, a clustering the mean of its runs.
+        results: {label: its results}, e.g. {"ditto:1-10": [sts12, sts13]}; columns are in order of appearance. A task
+            without a main score has one column per score.
 
     Returns:
         A table; its last column is "avg" if there are several columns of the same metric.
 
     Raises:
-        InputError: an unknown metric or average, or two results of one task under one label.
+        InputError: two results of one task under one label.
 
     Example:
         >>> from essent import Encoder
@@ -312,18 +306,13 @@ def results_table(
         >>> table.columns, list(table.rows)
         (('duplicates',), ['mean', 'cls'])
     """
-    if average not in AVERAGES or metric not in ("main", *SCORE_NAMES):
-        raise InputError(
-            f"No such score: metric={metric!r}, average={average!r}. metric must be main or one of "
-            f"{', '.join(SCORE_NAMES)}; average must be {', '.join(AVERAGES)}."
-        )
     metrics: dict[str, str] = {}  # by column
     rows: dict[str, dict[str, float | None]] = {}
     widths: dict[str, dict[str, float]] = {}
     for label, label_results in results.items():
         rows[label], widths[label] = {}, {}
         for result in label_results:
-            for column, name, score, width in _columns(result, metric, average):
+            for column, name, score, width in _columns(result):
                 if column in rows[label]:
                     raise InputError(f"{label!r} has two results for the task {result.task!r}. Give only one.")
                 metrics[column], rows[label][column] = name, score
@@ -334,7 +323,6 @@ def results_table(
     title = ", ".join(map(spelled, named))
     title += " ×100" if named else ""
     title += " ± 95 % interval" if any(widths.values()) else ""
-    title += f", {average}" if named and average != "all" else ""
     has_average = len(metrics) > 1 and len(set(metrics.values())) == 1
     for by_column in rows.values() if has_average else ():
         scores = [score for score in by_column.values() if score is not None]
@@ -342,16 +330,13 @@ def results_table(
     return ResultsTable((*metrics, *[AVERAGE] * has_average), rows, title, widths)
 
 
-def _columns(result: Result, metric: str, average: str) -> Iterator[tuple[str, str, float, float]]:
+def _columns(result: Result) -> Iterator[tuple[str, str, float, float]]:
     """Yield the columns of a result: name, metric, score, half width of its interval or NaN."""
-    if metric == "main" and result.main is None:
+    if result.main is None:
         for name, scores in result.metrics.items():
             if "all" in scores:
                 yield f"{result.task}{OWN}{name}", name, scores["all"], math.nan
         return
-    name, main_key = result.main if metric == "main" and result.main else (metric, "all")
-    if scores := result.metrics.get(name, {}):
-        main_key = main_key if main_key in scores else next(iter(scores))
-        key = average if average in scores else main_key
-        width = (scores.get("high", math.nan) - scores.get("low", math.nan)) / 2 if key == main_key else math.nan
-        yield result.task, name, scores[key], width
+    scores = result.metrics[result.main[0]]
+    width = (scores.get("high", math.nan) - scores.get("low", math.nan)) / 2
+    yield result.task, result.main[0], result.main_score, width
