@@ -25,19 +25,19 @@ from essent import evaluate
 from essent.lab.pretrain.data import IGNORED, mask, pack
 from essent.lab.pretrain.model import logits_at, open_model, open_tokenizer
 from essent.lab.pretrain.run import pretrain
-from essent.lab.pretrain.settings import Pretraining, Start
+from essent.lab.pretrain.settings import Pretraining
 
 
 def speed(options: argparse.Namespace, texts: list[str]) -> None:
     settings = Pretraining(max_steps=1, batch_size=options.batch_size)
-    tokenizer = open_tokenizer(Start(options.model, vocabulary=options.vocabulary), texts)
+    tokenizer = open_tokenizer(options.model, {})
     sequences = pack(tokenizer, texts, settings.max_seq_length)
     print(f"{len(sequences)} sequences, {torch.get_num_threads()} threads")
-    model, _ = open_model(Start(options.model))
+    model, _ = open_model(options.model, {})
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-9, fused=True)
     masking = DataCollatorForLanguageModeling(tokenizer, mlm_probability=settings.mask_probability)
-    batch = mask(sequences[: options.batch_size], masking)
+    batch = mask(torch.from_numpy(sequences[: options.batch_size]), masking)
     labels = batch.pop("labels")
     chosen, tokens = labels != IGNORED, labels.numel()
     found: dict[str, list[float]] = {}
@@ -64,11 +64,10 @@ def speed(options: argparse.Namespace, texts: list[str]) -> None:
 def tied(options: argparse.Namespace, texts: list[str]) -> None:
     folder = Path(options.output or tempfile.mkdtemp())
     settings = {"max_steps": options.steps, "batch_size": options.batch_size, "learning_rate": 1e-3}
-    start = Start(config=options.config, vocabulary=options.vocabulary)
+    settings |= {"config": options.config, "vocabulary": options.vocabulary}
     for name, untied in (("tied", False), ("untied", True)):
-        run = Pretraining(**settings, untied=untied)
-        result = pretrain(texts, folder / name, start, run, note=print, force=True)
-        print(f"{name}: {result.accuracy:.3f} {result.loss:.3f}", flush=True)
+        result = pretrain(texts, folder / name, Pretraining(**settings, untied=untied), note=print, force=True)
+        print(f"{name}: {result['held_out_loss']:.3f}", flush=True)
     model = AutoModelForMaskedLM.from_pretrained(folder / "untied")
     model.get_input_embeddings().weight.data.copy_(model.get_output_embeddings().weight.data)
     model.save_pretrained(folder / "head")

@@ -137,7 +137,7 @@ SMALL = ("--max-steps", 1, "--batch-size", 4, "--max-seq-length", 16, "--device"
 
 def test_pretrain(many: Path, lines: Path, tiny: str, tmp_path: Path) -> None:
     command = ("lab", "pretrain", "-m", tiny, "-o", tmp_path / "model", *SMALL, "-t", many)
-    completed = run(*command, lines, "--validate-every", 1)
+    completed = run(*command, lines)
     assert completed.stdout == ""
     assert "Step 1 of 1: held-out loss" in completed.stderr
     texts = read_json(tmp_path / "model" / "training.json")["texts"]

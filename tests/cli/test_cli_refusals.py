@@ -55,7 +55,7 @@ save -m x -o out --format openvino --match-score 3 ~ --match-score calibrates an
 check x --against http://localhost --texts a.txt ~ --texts is for the health checks, which --against replaces
 check x --files-only --against http://localhost ~ --against cannot be combined with --files-only
 lab pretrain -o out -t many.txt --config mini ~ Set either max_steps or epochs. Got neither
-lab pretrain -o out -t many.txt --config mini --max-steps 1 --held-out none.txt ~ does not exist
+lab pretrain -o out -t none.txt --config mini --max-steps 1 ~ does not exist
 lab reproduce ditto-6 --only-rows nothing* nobody ~ 'nothing* nobody' matches nothing. Known: BERT static
 lab reproduce stankevicius-A1 --only-columns XX ~ Known: T0, T4, BERT
 lab minimal-pairs evaluate -m TINY -d bad.tsv --report heros.jpg ~ .png

@@ -27,16 +27,14 @@ def tokenizer():
 
 def test_split_is_a_partition() -> None:
     texts = [f"Text {i % 300}." for i in range(900)] + ["", "  "]
-    train, validation = split_texts(texts, None, seed=0)
+    train, validation = split_texts(texts, seed=0)
     assert len(train) + len(validation) == 300
     assert len(validation) == 3
     assert not set(train) & set(validation)
-    assert (train, validation) == split_texts(texts, None, seed=0)
-    assert validation != split_texts(texts, None, seed=1)[1]
-    with pytest.raises(InputError, match="no held-out texts"):
-        split_texts([], None, 0)
-    with pytest.raises(InputError, match="1 of 1 different texts are held out"):
-        split_texts(["One.", "One.", " "], None, 0)
+    assert (train, validation) == split_texts(texts, seed=0)
+    assert validation != split_texts(texts, seed=1)[1]
+    with pytest.raises(InputError, match="Cannot train on 1 different texts"):
+        split_texts(["One.", "One.", " "], 0)
 
 
 # -- packing ----------------------------------------------------------------------------------------------------------
@@ -46,10 +44,8 @@ def ids_of(tokenizer, text: str) -> list[int]:
     return tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
-def pieces_of(packed, tokenizer) -> list[list[int]]:
+def pieces_of(ids, tokenizer) -> list[list[int]]:
     """What stands between [CLS] and [SEP] in every sequence."""
-    ids, attended = packed["input_ids"][:], packed["attention_mask"][:]
-    assert torch.equal(attended == 1, ids != tokenizer.pad_token_id)
     text = " ".join(str(token) for row in ids.tolist() for token in row if token != tokenizer.pad_token_id)
     pieces = re.findall(rf"\b{tokenizer.cls_token_id} (.*?)\b{tokenizer.sep_token_id}\b", text)
     return sorted([int(token) for token in piece.split()] for piece in pieces)
@@ -64,7 +60,7 @@ def test_pack_is_first_fit(tokenizer) -> None:
     for length in [len(ids_of(tokenizer, text)) + 2 for text in TEXTS]:  # the first sequence that has room
         row_index = next((row_index for row_index, row in enumerate(rows) if row + length <= 48), len(rows))
         rows[row_index:] = [sum(rows[row_index : row_index + 1]) + length, *rows[row_index + 1 :]]
-    assert packed["attention_mask"][:].sum(dim=1).tolist() == rows
+    assert (packed != tokenizer.pad_token_id).sum(axis=1).tolist() == rows
 
 
 def test_long_texts_are_split_and_special_tokens_are_letters(tokenizer) -> None:
@@ -73,7 +69,7 @@ def test_long_texts_are_split_and_special_tokens_are_letters(tokenizer) -> None:
     assert pieces_of(pack(tokenizer, TEXTS, 8), tokenizer) == expected
     with pytest.raises(InputError, match="max_seq_length=2: must be at least 3"):
         pack(tokenizer, TEXTS, 2)
-    (row,) = pack(tokenizer, ["the [MASK] and [SEP]"], 32)["input_ids"][:].tolist()
+    (row,) = pack(tokenizer, ["the [MASK] and [SEP]"], 32).tolist()
     assert tokenizer.mask_token_id not in row
     assert row.count(tokenizer.sep_token_id) == 1
 
@@ -82,29 +78,27 @@ def test_long_texts_are_split_and_special_tokens_are_letters(tokenizer) -> None:
 
 
 def test_few_validation_sequences_are_repeated(tokenizer) -> None:
-    masking = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.5)
-    labels, again, other = (masked_once(pack(tokenizer, TEXTS, 48), masking, seed)["labels"][:] for seed in (0, 0, 1))
+    masking, packed = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.5), pack(tokenizer, TEXTS, 48)
+    labels, again, other = ([row["labels"].tolist() for row in masked_once(packed, masking, n)] for n in (0, 0, 1))
     assert 64 <= len(labels) < 64 + len(TEXTS)
-    assert len({tuple(row) for row in labels.tolist()}) == len(labels)
-    assert torch.equal(labels, again)
-    assert not torch.equal(labels, other)
+    assert len(set(map(tuple, labels))) == len(labels)
+    assert labels == again != other
     assert masking.generator is None  # those of training come from torch's random numbers
-    empty = pack(tokenizer, ["\u200b"], 16)
     with pytest.raises(InputError, match="held-out texts contain no token to predict"):
-        masked_once(empty, masking, 0)
+        masked_once(pack(tokenizer, ["\u200b"], 16), masking, 0)
 
 
 def test_masks_are_bert_s(tokenizer) -> None:
     torch.manual_seed(0)
-    rows = {name: torch.cat([part[:]] * 40) for name, part in pack(tokenizer, TEXTS, 48)[:].items()}
-    ids = rows["input_ids"].clone()
-    batch = mask(rows, DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15))
-    assert torch.equal(ids, rows["input_ids"])
+    ids = torch.from_numpy(pack(tokenizer, TEXTS, 48)).repeat(40, 1)
+    before = ids.clone()
+    batch = mask(ids, DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15))
+    assert torch.equal(ids, before)
     chosen = batch["labels"] != -100
-    special = torch.isin(ids, torch.tensor([tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id]))
+    special = torch.isin(ids, torch.tensor(tokenizer.all_special_ids))
     assert not (chosen & special).any()
-    assert torch.equal(batch["labels"][chosen], ids[chosen])
-    assert torch.equal(batch["input_ids"][~chosen], ids[~chosen])
+    assert torch.equal(batch["labels"][chosen], ids[chosen].long())
+    assert torch.equal(batch["input_ids"][~chosen], ids[~chosen].long())
     assert float(chosen.sum() / (~special).sum()) == pytest.approx(0.15, abs=0.015)
     masked = batch["input_ids"][chosen] == tokenizer.mask_token_id
     unchanged = batch["input_ids"][chosen] == ids[chosen]

@@ -11,9 +11,8 @@ import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, TrainingArguments
 
 from essent.errors import InputError, ModelError
-from essent.lab.pretrain.model import fit_config, logits_at, open_model, open_tokenizer, read_config, train_word_pieces
+from essent.lab.pretrain.model import logits_at, new_model, open_model, open_tokenizer, train_word_pieces
 from essent.lab.pretrain.run import MaskedTrainer
-from essent.lab.pretrain.settings import Start
 from families import CORPUS
 
 
@@ -24,7 +23,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize("family", ["modernbert", "deberta-v2"])
 def test_masked_tokens_alone_have_the_same_loss(family: str, folder_of) -> None:
-    model, new = open_model(Start(str(folder_of(family))))
+    model, new = open_model(str(folder_of(family)), {})
     assert new == []
     model = model.double().eval()
     torch.manual_seed(0)
@@ -49,7 +48,7 @@ def test_masked_tokens_alone_have_the_same_loss(family: str, folder_of) -> None:
 
 
 def test_a_batch_without_masks_moves_nothing(bert: Path, tmp_path: Path) -> None:
-    model, _ = open_model(Start(str(bert)))
+    model, _ = open_model(str(bert), {})
     trainer = MaskedTrainer(model, TrainingArguments(str(tmp_path), use_cpu=True), None, print)
     ids = torch.arange(5, 25).reshape(2, 10)
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": torch.full_like(ids, -100)}
@@ -62,7 +61,7 @@ def test_untied_is_saved_untied(bert: Path, tmp_path: Path) -> None:
     def weights(model) -> tuple[torch.Tensor, torch.Tensor]:
         return model.get_output_embeddings().weight, model.get_input_embeddings().weight
 
-    model, _ = open_model(Start(str(bert)), untied=True)
+    model, _ = open_model(str(bert), {}, untied=True)
     output, table = weights(model)
     assert output is not table
     assert torch.equal(output, table)
@@ -73,57 +72,41 @@ def test_untied_is_saved_untied(bert: Path, tmp_path: Path) -> None:
     assert all(map(torch.equal, saved, (output, table)))
 
 
-def test_a_new_head_depends_on_the_seed(bert: Path, tmp_path: Path) -> None:
+def test_missing_head_is_named(bert: Path, tmp_path: Path) -> None:
     AutoModel.from_pretrained(bert).save_pretrained(tmp_path)  # a sentence encoder has no head
-    models = [open_model(Start(str(tmp_path)), seed=seed) for seed in (0, 0, 1)]
-    first, repeated, reseeded = (model.cls.predictions.transform.dense.weight for model, _ in models)
-    assert torch.equal(first, repeated)
-    assert not torch.equal(first, reseeded)
-    assert "cls.predictions.transform.dense.weight" in models[0][1]
-    assert all(name.startswith("cls.") for name in models[0][1])
+    _, missing = open_model(str(tmp_path), {})
+    assert "cls.predictions.transform.dense.weight" in missing
+    assert all(name.startswith("cls.") for name in missing)
 
 
 # -- configuration and tokenizer --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("model", "config", "kind", "message"),
-    [
-        (None, None, InputError, "model=None and config=None: pass one"),
-        (None, "minni", InputError, "Did you mean 'mini'"),
-        (None, "bad.json", InputError, "is not a configuration"),
-        (None, "gpt2.json", ModelError, "no masked language model for model_type='gpt2'"),
-        (None, "heads.json", InputError, "is not a configuration.*hidden_size"),
-    ],
-)
-def test_read_config_refusals(model, config, kind, message: str, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name, values in {
-        "gpt2": {"model_type": "gpt2"},
-        "bad": ["model_type"],
-        "heads": {"model_type": "bert", "hidden_size": "wide"},
-    }.items():
-        (tmp_path / f"{name}.json").write_text(json.dumps(values), "utf-8")
-    with pytest.raises(kind, match=message):
-        read_config(Start(model, config))
-
-
-def test_tokenizer_and_fit_of_the_configuration(bert: Path, folder_of) -> None:
-    with pytest.raises(InputError, match="has its own tokenizer"):
-        open_tokenizer(Start(str(bert), tokenizer="other"), [])
+def test_new_models(bert: Path, folder_of, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ModelError, match="has no mask token"):
-        open_tokenizer(Start(tokenizer=str(folder_of("gpt2"))), [])
-    tokenizer = AutoTokenizer.from_pretrained(bert)
-    config = read_config(Start(config="tiny"))
-    fit_config(config, tokenizer, 64, new=True, untied=True)
+        open_tokenizer(str(folder_of("gpt2")), {})
+    tokenizer = open_tokenizer(str(bert), {})
+    config = new_model("tiny", tokenizer, untied=True).config
+    assert (config.num_hidden_layers, config.hidden_size) == (2, 128)
     assert config.vocab_size == len(tokenizer)
     assert config.pad_token_id == tokenizer.pad_token_id
     assert not config.tie_word_embeddings
-    with pytest.raises(InputError, match="max_seq_length=513: must be at most 512"):
-        fit_config(config, tokenizer, 513, new=True, untied=False)
-    config.vocab_size = 10
-    with pytest.raises(InputError, match="vocab_size=10 of the model: must be at least"):
-        fit_config(config, tokenizer, 64, new=False, untied=False)
+    monkeypatch.chdir(tmp_path)
+    for name, values, kind, message in (
+        ("minni", None, InputError, "Did you mean 'mini'"),
+        ("bad.json", ["model_type"], InputError, "is not a configuration"),
+        ("gpt2.json", {"model_type": "gpt2"}, ModelError, "no masked language model for 'gpt2'"),
+        (
+            "heads.json",
+            {"model_type": "bert", "hidden_size": "wide"},
+            InputError,
+            "is not a configuration.*hidden_size",
+        ),
+    ):
+        if values is not None:
+            (tmp_path / name).write_text(json.dumps(values), "utf-8")
+        with pytest.raises(kind, match=message):
+            new_model(name, tokenizer, untied=False)
 
 
 def test_trained_word_pieces(tmp_path: Path) -> None:

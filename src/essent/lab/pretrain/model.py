@@ -7,7 +7,7 @@ import json
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,14 @@ from typing import Any
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch import nn
-from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForMaskedLM, AutoTokenizer
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer, BertConfig
 
 from essent._core.folders.contents import guarded, opening, weight_shapes
 from essent._core.hub import file_options, reach_model
 from essent._core.registry import did_you_mean
 from essent._core.texts import mend_surrogates
 from essent.errors import InputError, ModelError
-from essent.lab.pretrain.settings import SIZES, Start
+from essent.lab.pretrain.settings import SIZES
 from essent.model.weights import require_weights
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -62,70 +61,13 @@ def train_word_pieces(texts: Sequence[str], size: int = 30_522) -> Any:
     return BertTokenizer(learning.get_vocab(), model_max_length=512)
 
 
-# -- tokenizer and configuration --------------------------------------------------------------------------------------
-
-
-def read_config(start: Start) -> Any:
-    """Read the configuration of an existing model, or of a new one: a name in `SIZES` or a config.json.
+def open_tokenizer(name: str, options: Mapping[str, Any]) -> Any:
+    """Open the tokenizer of a model.
 
     Raises:
-        InputError: both a model and a configuration or neither of them, or an unknown size.
-        ModelError: the model cannot be loaded, or is not a masked language model.
-    """
-    model = start.model
-    if (model is None) == (start.config is None):
-        sizes = ", ".join(SIZES)
-        raise InputError(f"model={model!r} and config={start.config!r}: pass one; config is {sizes} or a config.json.")
-    if model is not None:
-        options = reach_model(model, dict(start.options))
-        with opening(model, options):
-            config = AutoConfig.from_pretrained(model, **guarded(options))
-    else:
-        config = _new_config(str(start.config))
-    if type(config) not in MODEL_FOR_MASKED_LM_MAPPING or config.is_encoder_decoder:
-        raise ModelError(
-            f"transformers has no masked language model for model_type={config.model_type!r}. Use an encoder "
-            "such as bert, roberta, distilbert, electra, mpnet, deberta-v2 or modernbert."
-        )
-    return config
-
-
-def _new_config(name: str) -> Any:
-    """Return the configuration of a size or of a config.json."""
-    if name in SIZES:
-        layers, width = SIZES[name]
-        sizes: dict[str, Any] = {"num_hidden_layers": layers, "num_attention_heads": width // 64, "hidden_size": width}
-        sizes |= {"intermediate_size": 4 * width, "vocab_size": 0}  # `fit_config` sets the vocabulary
-        return CONFIG_MAPPING["bert"](**sizes)
-    if not Path(name).is_file():
-        hint = did_you_mean(name, list(SIZES))
-        raise InputError(f"config={name!r} is neither a config.json with model_type nor a size. {hint}")
-    try:
-        fields = {"vocab_size": 0, **json.loads(Path(name).read_text(encoding="utf-8"))}
-        return CONFIG_MAPPING[fields.pop("model_type")](**fields)
-    except (ValueError, TypeError, KeyError, StrictDataclassError) as error:
-        raise InputError(
-            f"{name} is not a configuration, a JSON object with a model_type of transformers: "
-            f"{' '.join(str(error).split())}"
-        ) from None
-
-
-def open_tokenizer(start: Start, texts: Sequence[str]) -> Any:
-    """Open the model's own tokenizer or a named one; by default, train one on the texts.
-
-    Raises:
-        InputError: both a model and a tokenizer.
         ModelError: the tokenizer cannot be loaded, or has no mask or padding token.
     """
-    if start.model is not None and start.tokenizer is not None:
-        raise InputError(
-            f"tokenizer={start.tokenizer!r}: an existing model has its own tokenizer. Omit tokenizer=, or use config= "
-            "for a new model."
-        )
-    name = start.model or start.tokenizer
-    if name is None:
-        return train_word_pieces(texts, start.vocabulary)
-    options = reach_model(name, dict(start.options))
+    options = reach_model(name, dict(options))
     with opening(name, options):
         tokenizer = AutoTokenizer.from_pretrained(name, **guarded(options))
     for kind in ("mask", "pad"):
@@ -134,44 +76,68 @@ def open_tokenizer(start: Start, texts: Sequence[str]) -> Any:
     return tokenizer
 
 
-def fit_config(config: Any, tokenizer: Any, length: int, *, new: bool, untied: bool) -> None:
-    """Set the values of a new model's configuration that depend on the tokenizer, and check the sizes.
+def new_model(architecture: str, tokenizer: Any, *, untied: bool) -> Any:
+    """Build a model with random weights, in float32 on the CPU, for the vocabulary of a tokenizer.
+
+    Args:
+        architecture: a name in `SIZES`, or a config.json.
+        untied: whether the output matrix is a parameter of its own.
 
     Raises:
-        InputError: sequences longer than the model's positions, or a vocabulary smaller than the tokenizer's.
+        InputError: neither a size nor a configuration.
+        ModelError: not a masked language model.
     """
-    rows = len(tokenizer)
-    if new:
-        config.vocab_size = config.vocab_size or rows
-        for name in ("cls", "sep", "bos", "eos", "pad", "mask"):
-            index = getattr(tokenizer, f"{name}_token_id")
-            if index is not None and hasattr(config, f"{name}_token_id"):
-                setattr(config, f"{name}_token_id", index)
-        config.tie_word_embeddings = not untied
-    if config.vocab_size < rows:
-        raise InputError(f"vocab_size={config.vocab_size} of the model: must be at least {rows}, as in the tokenizer.")
-    positions = getattr(config, "max_position_embeddings", None)
-    if positions is not None and positions < length:
-        raise InputError(f"max_seq_length={length}: must be at most {positions}, the model's number of positions.")
+    if architecture in SIZES:
+        layers, width = SIZES[architecture]
+        sizes = {"num_hidden_layers": layers, "num_attention_heads": width // 64, "hidden_size": width}
+        config: Any = BertConfig(**sizes, intermediate_size=4 * width)
+    else:
+        config = _read_config(architecture)
+    config.vocab_size, config.tie_word_embeddings = len(tokenizer), not untied
+    for name in ("cls", "sep", "bos", "eos", "pad", "mask"):
+        index = getattr(tokenizer, f"{name}_token_id")
+        if index is not None and hasattr(config, f"{name}_token_id"):
+            setattr(config, f"{name}_token_id", index)
+    with _only_masked_models(config.model_type):
+        return AutoModelForMaskedLM.from_config(config).float()
 
 
-# -- weights ----------------------------------------------------------------------------------------------------------
+def _read_config(name: str) -> Any:
+    if not Path(name).is_file():
+        hint = did_you_mean(name, list(SIZES))
+        raise InputError(f"config={name!r} is neither a config.json with model_type nor a size. {hint}")
+    try:
+        return AutoConfig.for_model(**json.loads(Path(name).read_text(encoding="utf-8")))
+    except (ValueError, TypeError, StrictDataclassError) as error:
+        raise InputError(
+            f"{name} is not a configuration, a JSON object with a model_type of transformers: "
+            f"{' '.join(str(error).split())}"
+        ) from None
 
 
-def open_model(start: Start, config: Any = None, *, untied: bool = False, seed: int = 0) -> tuple[nn.Module, list[str]]:
-    """Open the model in float32 on the CPU; also return the names of random weights: all, or those of a missing head.
+@contextlib.contextmanager
+def _only_masked_models(name: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        if "Unrecognized configuration class" not in str(error):
+            raise
+        raise ModelError(
+            f"transformers has no masked language model for {name!r}. Use an encoder such as bert, roberta, "
+            "distilbert, electra, mpnet, deberta-v2 or modernbert."
+        ) from error
 
-    A tied model that is untied starts with two equal matrices. `config` is that of a new model.
+
+def open_model(name: str, options: Mapping[str, Any], *, untied: bool = False) -> tuple[Any, list[str]]:
+    """Open a model in float32 on the CPU; also return the names of weights of a missing head, which are random.
+
+    A tied model that is untied starts with two equal matrices.
 
     Raises:
-        ModelError: weights of the encoder itself are missing.
+        ModelError: not a masked language model, or weights of the encoder itself are missing.
     """
-    torch.manual_seed(seed)
-    if (name := start.model) is None:
-        model = AutoModelForMaskedLM.from_config(config).float()
-        return model, sorted(weight for weight, _ in model.named_parameters())
-    options = reach_model(name, dict(start.options))
-    with opening(name, options):
+    options = reach_model(name, dict(options))
+    with opening(name, options), _only_masked_models(name):
         model, report = AutoModelForMaskedLM.from_pretrained(
             name, dtype=torch.float32, output_loading_info=True, **guarded(options, weights=True)
         )
