@@ -1,16 +1,15 @@
-"""Texts to packed and masked batches, against loops over tokens; sentences in frames: who is framed, and with what."""
+"""Texts to packed and masked batches, against loops over tokens."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 
 import pytest
 import torch
 from transformers import DataCollatorForLanguageModeling
 
 from essent.errors import InputError
-from essent.lab.pretrain.data import FRAMES, in_frames, mask, masked_once, pack, split_texts
+from essent.lab.pretrain.data import mask, masked_once, pack, split_texts
 from essent.lab.pretrain.model import train_word_pieces
 from families import CORPUS
 
@@ -105,37 +104,3 @@ def test_masks_are_bert_s(tokenizer) -> None:
     assert float(masked.float().mean()) == pytest.approx(0.8, abs=0.03)
     assert float(unchanged.float().mean()) == pytest.approx(0.1, abs=0.03)
     assert torch.equal(batch["attention_mask"] == 0, ids == tokenizer.pad_token_id)
-
-
-# -- frames -----------------------------------------------------------------------------------------------------------
-
-
-NOUNS = ("river", "garden", "kitchen", "station", "window")
-SENTENCES = [f"The old {NOUNS[n % 5]} is near the Big {NOUNS[(n * 3 + 1) % 5]} of Ulm{n}." for n in range(60)]
-PATTERNS = [re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>.+)", re.escape(frame))) for frame in FRAMES]
-
-
-def test_every_frame_holds_the_sentence_and_its_rare_words() -> None:
-    framed = in_frames(SENTENCES, 1.0)
-    counts = Counter(word for text in SENTENCES for word in set(re.findall(r"[a-z]{3,}", text.lower())))
-    used = set()
-    for before, after in zip(SENTENCES, framed, strict=True):
-        number, match = next((n, match) for n, pattern in enumerate(PATTERNS) if (match := pattern.fullmatch(after)))
-        used.add(number)
-        text, *fillings = match.groups()
-        assert text == before.rstrip(".")
-        assert all(filling in before for filling in fillings)  # as it is written there
-        assert len(set(fillings)) == len(fillings)
-        rarest = sorted(counts[w] for w in set(re.findall(r"[a-z]{3,}", before.lower())) if counts[w] >= 4)[:3]
-        assert all(counts[filling.lower()] <= rarest[-1] for filling in fillings)
-    assert len(used) == len(FRAMES)
-
-
-def test_share_of_framed_texts() -> None:
-    odd = ["Too short.", "word " * 23, "Unheardof neologisms abound nowadays.", "这里没有空格"]
-    framed = in_frames([*SENTENCES, *odd], 0.5, seed=3)
-    assert framed[-4:] == odd
-    assert 15 < sum(before == after for before, after in zip(SENTENCES, framed, strict=False)) < 45
-    assert framed == in_frames([*SENTENCES, *odd], 0.5, seed=3) != in_frames([*SENTENCES, *odd], 0.5, seed=4)
-    with pytest.raises(InputError, match="no text of 4 to 22 words"):
-        in_frames(["One two.", "Three."], 0.5)

@@ -19,7 +19,7 @@ from command_line import read_json
 from essent._core.atomic import PARTIAL
 from essent._core.machine import has_bfloat16
 from essent.errors import DataError, InputError, TrainingError
-from essent.lab.pretrain.data import in_frames, split_texts
+from essent.lab.pretrain.data import split_texts
 from essent.lab.pretrain.run import MaskedTrainer, pretrain
 from essent.lab.pretrain.settings import Pretraining
 
@@ -86,14 +86,14 @@ def test_the_folder_is_plain_transformers(settings: Pretraining, whole: Path) ->
     assert rates == pytest.approx([0] + [5e-3 * (1 - i / 7) for i in range(7)])  # 5 % of 8 steps are one: it rises
 
 
-def test_a_saved_model_goes_on_untied_and_with_frames(whole: Path, tmp_path: Path) -> None:
+def test_a_saved_model_goes_on_untied(whole: Path, tmp_path: Path) -> None:
     sizes = {"max_steps": 2, "batch_size": 16, "max_seq_length": 16}
-    settings = Pretraining(**sizes, untied=True, frames=0.5)
+    settings = Pretraining(**sizes, untied=True)
     train(tmp_path / "on", settings, model=str(whole), progress=True)
     record = read_json(tmp_path / "on" / "training.json")
     assert record["model"] == "model"  # without the machine's path
     train_texts, held_out = split_texts(TEXTS, 0)
-    texts = "\0".join([*in_frames(train_texts, 0.5), "", *held_out])  # held-out texts are plain
+    texts = "\0".join([*train_texts, "", *held_out])
     assert record["texts"]["sha256"] == sha256(texts.encode()).hexdigest()
     assert record["precision"] == ("bfloat16" if has_bfloat16("cpu") else "float32")
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "on")
@@ -224,7 +224,6 @@ def test_text_refusals(texts, changes, message: str, settings: Pretraining, tmp_
         ({"max_steps": 2.5}, r"max_steps=2\.5: must be a whole number"),
         ({"max_steps": None, "epochs": math.nan}, "epochs=nan"),
         ({"mask_probability": 1.5}, "above 0 and below 1"),
-        ({"frames": 1.5}, "frames=1.5: must be a share between 0 and 1"),
         ({"seed": -1}, "seed=-1"),
         ({"precision": "f16"}, "precision='f16'; allowed: float32, bfloat16"),
     ],

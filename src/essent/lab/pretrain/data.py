@@ -1,14 +1,8 @@
-"""Put texts into frames, pack texts into sequences, and mask tokens.
-
-A frame names the topic of a sentence, so that the model learns to answer prompts: `The text " Two dogs run on a beach "
-is about beach .` This needs no labels and no pairs: the frame is filled with rare words of the sentence itself.
-"""
+"""Split texts, pack them into sequences, and mask tokens."""
 
 from __future__ import annotations
 
 import copy
-import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,17 +17,6 @@ SHARE, MAX_HELD_OUT = 0.01, 2000  # share and maximum number of texts that are h
 MIN_SEQUENCES = 64  # held-out sequences; fewer are repeated, each time with other masks
 OPEN_SEQUENCES = 64  # the next text goes to the first of the last 64 sequences that has room
 IGNORED = -100  # the label of a token that is not predicted
-FRAMES = (  # none is a template of PromptBERT, so those remain a fair test
-    'The text " {text} " is about {first} .',
-    '" {text} " is about {first} and {second} .',
-    '" {text} " : {first} , {second} .',
-    'This text : " {text} " says {first} .',
-    'What " {text} " tells is {first} .',
-)
-SHORTEST, LONGEST = 4, 22  # words of a sentence that fits into a frame
-MIN_TEXTS = 4  # minimum texts that contain a filling; rarer words are names and misspellings
-MAX_FILLINGS = 3  # number of a sentence's rarest words that can be fillings
-LETTERS = re.compile(r"[^\W\d_]{3,}")
 
 
 def split_texts(texts: Sequence[str], seed: int) -> tuple[list[str], list[str]]:
@@ -48,45 +31,6 @@ def split_texts(texts: Sequence[str], seed: int) -> tuple[list[str], list[str]]:
     count = max(1, min(MAX_HELD_OUT, round(SHARE * len(distinct))))
     held_out = np.sort(np.random.default_rng([seed, 1]).permutation(len(distinct))[:count])
     return np.delete(np.array(distinct, object), held_out).tolist(), [distinct[index] for index in held_out]
-
-
-def in_frames(texts: Sequence[str], share: float, seed: int = 0) -> list[str]:
-    """Put a random `share` of texts into one of `FRAMES` each, with one or two of the text's three rarest words.
-
-    A text is unchanged if it has fewer than 4 or more than 22 words, or fewer than two words that occur in at least
-    four texts.
-
-    Raises:
-        InputError: none of the texts can be framed.
-    """
-    counts = Counter(word for text in texts for word in {word.lower() for word in LETTERS.findall(text)})
-    generator = np.random.default_rng([seed, 2])
-    selected = generator.random(len(texts)) < share
-    framed = list(texts)
-    for index in np.flatnonzero(selected).tolist():
-        fillings = _fillings(texts[index], counts)
-        if len(fillings) > 1:
-            first, second = (fillings[number] for number in generator.permutation(len(fillings))[:2])
-            frame = FRAMES[generator.integers(len(FRAMES))]
-            framed[index] = frame.format(text=texts[index].rstrip(" ."), first=first, second=second)
-    if framed == list(texts):
-        raise InputError(
-            f"frames={share}: no text of {SHORTEST} to {LONGEST} words has two words that occur in {MIN_TEXTS} "
-            "texts. Use more texts, one sentence per text, or frames=0."
-        )
-    return framed
-
-
-def _fillings(text: str, counts: Counter[str]) -> list[str]:
-    """Return the rarest words of a text that are frequent enough, spelled as in the text."""
-    if not SHORTEST <= len(text.split()) <= LONGEST:
-        return []
-    spellings = {word.lower(): word for word in LETTERS.findall(text)}
-    frequent = [word for word in spellings if counts[word] >= MIN_TEXTS]
-    return [spellings[word] for word in sorted(frequent, key=lambda word: (counts[word], word))[:MAX_FILLINGS]]
-
-
-# -- sequences and masks ----------------------------------------------------------------------------------------------
 
 
 def pack(tokenizer: Any, texts: Sequence[str], length: int) -> np.ndarray:

@@ -30,7 +30,7 @@ from essent._core.folders.files import is_read
 from essent._core.lazy import optional_import
 from essent._core.machine import has_bfloat16
 from essent.errors import DataError, InputError, TrainingError
-from essent.lab.pretrain.data import IGNORED, in_frames, mask, masked_once, pack, split_texts
+from essent.lab.pretrain.data import IGNORED, mask, masked_once, pack, split_texts
 from essent.lab.pretrain.model import logits_at, new_model, open_model, open_tokenizer, train_word_pieces
 from essent.lab.pretrain.settings import SIZES, Pretraining
 from essent.tasks.result import library_versions
@@ -99,8 +99,6 @@ def pretrain(
         )
 
     train_texts, held_out_texts = split_texts(texts, settings.seed)
-    if settings.frames:
-        train_texts = in_frames(train_texts, settings.frames, settings.seed)
     if name := model or settings.tokenizer:
         tokenizer = open_tokenizer(name, options)
     else:

@@ -30,7 +30,6 @@ class Pretraining:
         learning_rate: Highest learning rate of AdamW, after 5 % of the steps; it decreases linearly to 0.
         mask_probability: Probability that a token is predicted. Of these tokens 80 % are masked, 10 % are replaced by
             a random token and 10 % are unchanged.
-        frames: Share of the texts that are put into frames such as '" … " is about … .', so that prompts work.
         untied: Train a separate output matrix instead of sharing the embedding table (PromptBERT, App. A.2).
         precision: Arithmetic in float32 or bfloat16 (mixed precision). Default: bfloat16 if the device supports it.
         seed: Seed of the initial weights, the order of the data, the masks and dropout.
@@ -40,7 +39,7 @@ class Pretraining:
 
     Example:
         >>> from essent.lab.pretrain import Pretraining
-        >>> settings = Pretraining(config="tiny", epochs=3, frames=0.7)
+        >>> settings = Pretraining(config="tiny", epochs=3)
         >>> settings.batch_size, settings.mask_probability
         (64, 0.15)
     """
@@ -54,7 +53,6 @@ class Pretraining:
     max_seq_length: int = 64
     learning_rate: float = 3e-4
     mask_probability: float = 0.15
-    frames: float = 0.0
     untied: bool = False
     precision: str | None = None
     seed: int = 0
@@ -68,7 +66,5 @@ class Pretraining:
         for name, limit in {"epochs": math.inf, "learning_rate": math.inf, "mask_probability": 1.0}.items():
             if (value := getattr(self, name)) is not None and not 0 < value < limit:
                 raise InputError(f"{name}={value!r}: must be a number above 0{' and below 1' * (limit == 1)}.")
-        if not 0 <= self.frames <= 1:
-            raise InputError(f"frames={self.frames!r}: must be a share between 0 and 1.")
         if self.precision is not None:
             object.__setattr__(self, "precision", precision_of(self.precision, PRECISIONS))
