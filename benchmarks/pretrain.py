@@ -1,7 +1,7 @@
 """Masked-language-model pre-training: what logits at the masked tokens only save, and PromptBERT's Table 12 in small.
 
 python benchmarks/pretrain.py speed --texts FILE --model DIR [--bf16]
-python benchmarks/pretrain.py tied --texts FILE --config mini --steps 1000 --data DIR [--tasks stsb.dev,sts13]
+python benchmarks/pretrain.py tied --texts FILE --tokenizer DIR --config mini --steps 1000 --data DIR [--tasks sts13]
 
 `speed` times steps of one batch both ways in turn, forward, backward and AdamW: tokens a second of CPU time, so that a
 busy machine does not matter much. `tied` trains two models from nothing, equal but for their output matrix, and scores
@@ -64,7 +64,7 @@ def speed(options: argparse.Namespace, texts: list[str]) -> None:
 def tied(options: argparse.Namespace, texts: list[str]) -> None:
     folder = Path(options.output or tempfile.mkdtemp())
     settings = {"max_steps": options.steps, "batch_size": options.batch_size, "learning_rate": 1e-3}
-    settings |= {"config": options.config, "vocabulary": options.vocabulary}
+    settings |= {"config": options.config, "tokenizer": options.tokenizer}
     for name, untied in (("tied", False), ("untied", True)):
         result = pretrain(texts, folder / name, Pretraining(**settings, untied=untied), note=print, force=True)
         print(f"{name}: {result['held_out_loss']:.3f}", flush=True)
@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--config", default="mini")
-    parser.add_argument("--vocabulary", type=int, default=30_522)
+    parser.add_argument("--tokenizer", help="a name or folder, for tied")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--data", help="a folder with sts/NAME.jsonl")
     parser.add_argument("--tasks", default="stsb.dev")

@@ -10,15 +10,14 @@ from transformers import DataCollatorForLanguageModeling
 
 from essent.errors import InputError
 from essent.lab.pretrain.data import mask, masked_once, pack, split_texts
-from essent.lab.pretrain.model import train_word_pieces
-from families import CORPUS
+from families import CORPUS, build_tokenizer
 
 TEXTS = CORPUS[:8]
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return train_word_pieces(TEXTS, 150)
+    return build_tokenizer("wordpiece")
 
 
 # -- splitting --------------------------------------------------------------------------------------------------------

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, TrainingArguments
+from transformers import AutoModel, AutoModelForMaskedLM, TrainingArguments
 
 from essent.errors import InputError, ModelError
-from essent.lab.pretrain.model import logits_at, new_model, open_model, open_tokenizer, train_word_pieces
+from essent.lab.pretrain.model import logits_at, new_model, open_model, open_tokenizer
 from essent.lab.pretrain.run import MaskedTrainer
-from families import CORPUS
 
 
 @pytest.fixture(autouse=True)
@@ -107,16 +106,3 @@ def test_new_models(bert: Path, folder_of, tmp_path: Path, monkeypatch: pytest.M
             (tmp_path / name).write_text(json.dumps(values), "utf-8")
         with pytest.raises(kind, match=message):
             new_model(name, tokenizer, untied=False)
-
-
-def test_trained_word_pieces(tmp_path: Path) -> None:
-    texts = [*CORPUS, "Ünïcode, emoji 😀 and 中文.", "half a pair \ud800"]
-    first, second = (train_word_pieces(texts, 200) for _ in range(2))
-    assert first.backend_tokenizer.to_str() == second.backend_tokenizer.to_str()
-    assert len(first) <= 200
-    first.save_pretrained(tmp_path)
-    saved = AutoTokenizer.from_pretrained(tmp_path)
-    ids = saved("A Man is playing.")["input_ids"]
-    assert saved.convert_ids_to_tokens(ids)[0] == "[CLS]"
-    assert saved.decode(ids, skip_special_tokens=True) == "a man is playing."
-    assert saved.mask_token_id is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 from dataclasses import asdict, replace
 from hashlib import sha256
@@ -13,7 +14,7 @@ import pytest
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from transformers import AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoModelForMaskedLM, AutoTokenizer, BertTokenizer
 
 from command_line import read_json
 from essent._core.atomic import PARTIAL
@@ -36,10 +37,19 @@ TINY = """{"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 1, "num
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Pretraining:
     """Eight steps, six of which are an epoch, each with a checkpoint."""
-    path = tmp_path_factory.mktemp("config") / "tiny.json"
-    path.write_text(TINY, "utf-8")
-    sizes = {"vocabulary": 80, "max_steps": 8, "batch_size": 16, "max_seq_length": 16, "learning_rate": 5e-3}
-    return Pretraining(str(path), **sizes, precision="float32")
+    folder = tmp_path_factory.mktemp("config")
+    (folder / "tiny.json").write_text(TINY, "utf-8")
+    words = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *dict.fromkeys(re.findall(r"\w+|\.", " ".join(TEXTS).lower())),
+    ]
+    BertTokenizer({word: number for number, word in enumerate(words)}).save_pretrained(folder)
+    sizes = {"max_steps": 8, "batch_size": 16, "max_seq_length": 16, "learning_rate": 5e-3}
+    return Pretraining(str(folder / "tiny.json"), str(folder), **sizes, precision="float32")
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +216,7 @@ def test_a_model_is_not_written_over(whole: Path, settings: Pretraining, tmp_pat
         (["One sentence."], {}, "Cannot train on 1 different texts"),
         (["One.", "Two."], {}, "batch_size=16: must be at most 1, the number of sequences of 16 tokens"),
         (TEXTS, {"max_seq_length": 33}, "max_seq_length=33: must be at most 32"),
-        (TEXTS, {"config": None}, "model=None and config=None: pass one"),
+        (TEXTS, {"config": None}, "Pass a model to train, or config"),
     ],
 )
 def test_text_refusals(texts, changes, message: str, settings: Pretraining, tmp_path: Path) -> None:
@@ -218,7 +228,7 @@ def test_text_refusals(texts, changes, message: str, settings: Pretraining, tmp_
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"vocabulary": "80"}, "vocabulary='80': must be a whole number"),
+        ({"batch_size": "80"}, "batch_size='80': must be a whole number"),
         ({"epochs": 1}, "Got both"),
         ({"learning_rate": -1.0}, "learning_rate=-1.0: must be a number above 0"),
         ({"max_steps": 2.5}, r"max_steps=2\.5: must be a whole number"),

@@ -110,7 +110,7 @@ def pretrain(
     checkpoint; --resume continues from it, with the same weights as an uninterrupted run.
 
     ```console
-    $ essent lab pretrain -t texts.txt --config mini --epochs 3 -o my-model
+    $ essent lab pretrain -t texts.txt --config mini --tokenizer bert-base-uncased --epochs 3 -o my-model
     $ essent lab pretrain -t domain.txt -m bert-base-uncased --epochs 1 --learning-rate 5e-5 -o adapted
     ```
 

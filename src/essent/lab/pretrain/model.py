@@ -1,14 +1,11 @@
-"""The masked language model of a run: load or build it, untie its embeddings, train its WordPiece tokenizer."""
+"""The masked language model of a run: load or build it, and untie its embeddings."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import string
-import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,45 +17,9 @@ from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer, BertCo
 from essent._core.folders.contents import guarded, opening, weight_shapes
 from essent._core.hub import file_options, reach_model
 from essent._core.registry import did_you_mean
-from essent._core.texts import mend_surrogates
 from essent.errors import InputError, ModelError
 from essent.lab.pretrain.settings import SIZES
 from essent.model.weights import require_weights
-
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-LETTERS = 1000  # number of most frequent letters that get a token; a word with another letter is [UNK]
-
-
-def train_word_pieces(texts: Sequence[str], size: int = 30_522) -> Any:
-    """Train a lower-case `BertTokenizer` on texts; equal texts give the same vocabulary file, byte for byte.
-
-    Args:
-        texts: the texts to learn from.
-        size: maximum number of tokens of the vocabulary; few texts give fewer.
-    """
-    from tokenizers.implementations import BertWordPieceTokenizer
-    from transformers import BertTokenizer
-
-    readable = [mend_surrogates(text) for text in texts]
-    learning: Any = BertWordPieceTokenizer()
-    # The most frequent letters are chosen here, since tokenizers' choice among rare ones differs between runs.
-    counts = Counter(chain.from_iterable(map(learning.normalizer.normalize_str, readable)))
-    letters = sorted((c for c in counts if not c.isspace()), key=lambda c: (-counts[c], c))[:LETTERS]
-    # tokenizers numbers "##a" and the like in the order of a hash table and breaks ties by these numbers, so two runs
-    # differ. As special tokens they have fixed numbers; in the resulting tokenizer they are ordinary tokens.
-    # A letter within a word is no punctuation and no Chinese character: BERT splits there.
-    marks = [c in string.punctuation or unicodedata.category(c)[0] == "P" or "\u4e00" <= c <= "\u9fff" for c in letters]
-    pieces = [f"##{letter}" for letter, splits in zip(letters, marks, strict=True) if not splits]
-    learning.train_from_iterator(
-        readable,
-        vocab_size=size,
-        min_frequency=0,
-        limit_alphabet=len(letters),
-        initial_alphabet=letters,
-        special_tokens=[*SPECIAL, *pieces],
-        show_progress=False,
-    )
-    return BertTokenizer(learning.get_vocab(), model_max_length=512)
 
 
 def open_tokenizer(name: str, options: Mapping[str, Any]) -> Any:

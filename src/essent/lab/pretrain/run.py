@@ -31,7 +31,7 @@ from essent._core.lazy import optional_import
 from essent._core.machine import has_bfloat16
 from essent.errors import DataError, InputError, TrainingError
 from essent.lab.pretrain.data import IGNORED, mask, masked_once, pack, split_texts
-from essent.lab.pretrain.model import logits_at, new_model, open_model, open_tokenizer, train_word_pieces
+from essent.lab.pretrain.model import logits_at, new_model, open_model, open_tokenizer
 from essent.lab.pretrain.settings import SIZES, Pretraining
 from essent.tasks.result import library_versions
 from essent.training import checkpoints
@@ -83,7 +83,7 @@ def pretrain(
     Example:
         >>> from essent.lab.pretrain import Pretraining, pretrain
         >>> texts = ["A man plays a flute.", "Two dogs run through a field.", "It rains.", "The shop is closed."]
-        >>> settings = Pretraining(config="tiny", vocabulary=100, max_steps=1, batch_size=2, max_seq_length=16)
+        >>> settings = Pretraining(config="tiny", tokenizer="my-mlm", max_steps=1, batch_size=2, max_seq_length=16)
         >>> pretrain(texts, "tiny-bert", settings)["steps"]
         1
     """
@@ -93,16 +93,15 @@ def pretrain(
     on_device(device, precision)  # raises if the device does not support the precision
     output, length = Path(output), settings.max_seq_length
     check_output(output, resume=resume, force=force)
-    if (model is None) == (settings.config is None):
+    if model is None and not (settings.config and settings.tokenizer):
         raise InputError(
-            f"model={model!r} and config={settings.config!r}: pass one; config is {', '.join(SIZES)} or a config.json."
+            f"Pass a model to train, or config ({', '.join(SIZES)} or a config.json) and tokenizer of a new one."
         )
+    if model is not None and (settings.config or settings.tokenizer):
+        raise InputError(f"config and tokenizer are those of a new model. Omit them to train {model!r}.")
 
     train_texts, held_out_texts = split_texts(texts, settings.seed)
-    if name := model or settings.tokenizer:
-        tokenizer = open_tokenizer(name, options)
-    else:
-        tokenizer = train_word_pieces(train_texts, settings.vocabulary)
+    tokenizer = open_tokenizer(str(model or settings.tokenizer), options)
     torch.manual_seed(settings.seed)  # of new weights
     if model is None:
         network, missing = new_model(str(settings.config), tokenizer, untied=settings.untied), []

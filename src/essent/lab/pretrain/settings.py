@@ -21,8 +21,7 @@ class Pretraining:
 
     Attributes:
         config: Architecture of a new model: tiny, mini, small, medium or base (BERT), or a config.json of any encoder.
-        tokenizer: Tokenizer of a new model, a name on the hub or a folder. Default: learn word pieces from the texts.
-        vocabulary: Maximum number of word pieces to learn.
+        tokenizer: Tokenizer of a new model, a name on the hub or a folder.
         max_steps: Length of the run in steps; set either max_steps or epochs.
         epochs: Length of the run in passes through the texts.
         batch_size: Sequences per step, over all processes.
@@ -39,14 +38,13 @@ class Pretraining:
 
     Example:
         >>> from essent.lab.pretrain import Pretraining
-        >>> settings = Pretraining(config="tiny", epochs=3)
+        >>> settings = Pretraining(config="tiny", tokenizer="bert-base-uncased", epochs=3)
         >>> settings.batch_size, settings.mask_probability
         (64, 0.15)
     """
 
     config: str | None = None
     tokenizer: str | None = None
-    vocabulary: int = 30_522
     max_steps: int | None = None
     epochs: float | None = None
     batch_size: int = 64
@@ -60,7 +58,7 @@ class Pretraining:
     def __post_init__(self) -> None:
         if (self.max_steps is None) == (self.epochs is None):
             raise InputError(f"Set either max_steps or epochs. Got {'neither' if self.epochs is None else 'both'}.")
-        for name in ("vocabulary", "max_steps", "batch_size", "max_seq_length", "seed"):
+        for name in ("max_steps", "batch_size", "max_seq_length", "seed"):
             if (size := getattr(self, name)) is not None:
                 check_size(size, name, least=int(name != "seed"))
         for name, limit in {"epochs": math.inf, "learning_rate": math.inf, "mask_probability": 1.0}.items():
