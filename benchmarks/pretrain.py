@@ -22,8 +22,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, DataCollatorForLan
 from transformers.utils import logging
 
 from essent import evaluate
-from essent.lab.pretrain.data import IGNORED, mask, pack
-from essent.lab.pretrain.model import logits_at, open_model, open_tokenizer
+from essent.lab.pretrain.model import IGNORED, logits_at, mask, open_model, open_tokenizer, pack
 from essent.lab.pretrain.run import pretrain
 from essent.lab.pretrain.settings import Pretraining
 

@@ -30,8 +30,17 @@ from essent._core.folders.files import is_read
 from essent._core.lazy import optional_import
 from essent._core.machine import has_bfloat16
 from essent.errors import DataError, InputError, TrainingError
-from essent.lab.pretrain.data import IGNORED, mask, masked_once, pack, split_texts
-from essent.lab.pretrain.model import logits_at, new_model, open_model, open_tokenizer
+from essent.lab.pretrain.model import (
+    IGNORED,
+    logits_at,
+    mask,
+    masked_once,
+    new_model,
+    open_model,
+    open_tokenizer,
+    pack,
+    split_texts,
+)
 from essent.lab.pretrain.settings import SIZES, Pretraining
 from essent.tasks.result import library_versions
 from essent.training import checkpoints
@@ -97,8 +106,8 @@ def pretrain(
         raise InputError(
             f"Pass a model to train, or config ({', '.join(SIZES)} or a config.json) and tokenizer of a new one."
         )
-    if model is not None and (settings.config or settings.tokenizer):
-        raise InputError(f"config and tokenizer are those of a new model. Omit them to train {model!r}.")
+    if model is not None and (settings.config or settings.tokenizer or settings.untied):
+        raise InputError(f"config, tokenizer and untied are settings of a new model. Omit them to train {model!r}.")
 
     train_texts, held_out_texts = split_texts(texts, settings.seed)
     tokenizer = open_tokenizer(str(model or settings.tokenizer), options)
@@ -106,7 +115,7 @@ def pretrain(
     if model is None:
         network, missing = new_model(str(settings.config), tokenizer, untied=settings.untied), []
     else:
-        network, missing = open_model(model, options, untied=settings.untied)
+        network, missing = open_model(model, options)
     positions = getattr(network.config, "max_position_embeddings", length)
     if positions < length:
         raise InputError(f"max_seq_length={length}: must be at most {positions}, the model's number of positions.")

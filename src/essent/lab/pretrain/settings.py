@@ -29,7 +29,7 @@ class Pretraining:
         learning_rate: Highest learning rate of AdamW, after 5 % of the steps; it decreases linearly to 0.
         mask_probability: Probability that a token is predicted. Of these tokens 80 % are masked, 10 % are replaced by
             a random token and 10 % are unchanged.
-        untied: Train a separate output matrix instead of sharing the embedding table (PromptBERT, App. A.2).
+        untied: Give a new model an output matrix apart from the embedding table (PromptBERT, App. A.2).
         precision: Arithmetic in float32 or bfloat16 (mixed precision). Default: bfloat16 if the device supports it.
         seed: Seed of the initial weights, the order of the data, the masks and dropout.
 
