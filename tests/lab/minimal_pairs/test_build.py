@@ -12,7 +12,7 @@ from minimal_pairs_data import PAPER, SENTENCES, UNSUITABLE
 from essent.errors import DataError, InputError
 from essent.lab.minimal_pairs.parsing import Parser, UnsuitableError
 from essent.lab.minimal_pairs.resources import Resources
-from essent.lab.minimal_pairs.rows import PairRow, check_rows, write_rows
+from essent.lab.minimal_pairs.rows import PairRow, write_rows
 from essent.lab.minimal_pairs.run import build, filter_sentences
 from essent.lab.minimal_pairs.words import Choice
 from essent.tasks.examples import SUBSETS, MinimalPair
@@ -34,16 +34,17 @@ def test_all_six_subsets(resources: Resources, lenient: None, tmp_path: Path) ->
     originals = {row.original for row in rows}
     assert quality.originals == len(originals) >= 10
     assert {(row.original, row.subset) for row in rows} == {(text, subset) for text in originals for subset in SUBSETS}
-    assert check_rows(pairs_of(rows), resources.parser, resources.misspellings) == []
     for row in (row for row in rows if row.replacement):
         assert row.original[row.start : row.end] == row.word
-        assert row.replacement.lower() in row.converted.lower()
+        before, after = row.original.split(), row.converted.split()
+        changed = [words for words in zip(before, after, strict=True) if words[0] != words[1]]
+        assert row.replacement.lower() in changed[-1][1].lower()
+        assert [{*words} for words in changed[:-1]] in ([], [{"a", "an"}])  # one word and its article
 
 
 def test_the_papers_examples(resources: Resources, lenient: None) -> None:
     """Table 2: both negations to the letter; Synonym and Antonym are listed alternatives in the right form."""
     rows = {(row.original, row.subset): row for row in build(PAPER, resources)[0]}
-    assert check_rows(pairs_of(list(rows.values())), resources.parser, resources.misspellings) == []
     listed = {"illegal": ({"illegitimate"}, {"legal"}), "boosted": ({"hiked", "increased"}, {"decreased"})}
     for original, (main, word_negation, word) in PAPER.items():
         assert rows[original, "Negation (Main)"].converted == main

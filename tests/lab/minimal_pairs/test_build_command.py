@@ -1,4 +1,4 @@
-"""`essent lab minimal-pairs build` and `check`: files, notes, reports, early refusals."""
+"""`essent lab minimal-pairs build`: files, notes, reports, early refusals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from minimal_pairs_data import SENTENCES, UNSUITABLE
 from transformers import AutoTokenizer
 
-from command_line import Output, read_json, write_rows
+from command_line import Output, read_json
 from command_line import run as run_line
 from essent.tasks.examples import SUBSETS
 from essent.tasks.heros import load_heros
@@ -51,7 +51,6 @@ def test_all_subsets_and_the_report(texts: Path, tmp_path: Path, wordnet_folder:
     assert summary["overlap"]["all"]["length"] == pytest.approx(np.mean(lengths))
     for word in (*SUBSETS, "the paper's HEROS: R1 92.9", "a question: 1", f"Lev and Len in tokens of {masked_folder}"):
         assert word in console.stdout, word
-    assert "all follow the rule" in run("check", output).stdout
 
 
 def test_without_wordnet_and_model(texts: Path, tmp_path: Path) -> None:
@@ -75,10 +74,3 @@ def test_refusals_come_before_the_model(texts: Path, tmp_path: Path, monkeypatch
     assert output.read_text("utf-8") == "mine"
     monkeypatch.setitem(sys.modules, "spacy", None)
     assert "essent[heros]" in run("build", "-t", texts, "-o", output, "-f", code=2).stderr
-
-
-def test_check_lists_problems(tmp_path: Path) -> None:
-    rows = [{"original": "He is old.", "converted": f"He is {word}.", "subset": "Antonym"} for word in ("old", "young")]
-    console = run("check", write_rows(tmp_path / "pairs.jsonl", rows), code=1)
-    assert "pair 1, Antonym: the two sentences are equal" in console.stdout
-    assert "1 of 2 pairs break the rule" in console.stderr

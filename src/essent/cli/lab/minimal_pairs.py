@@ -1,4 +1,4 @@
-"""`essent lab minimal-pairs`: similarity of sentences and their copies with one small change; build and check pairs."""
+"""`essent lab minimal-pairs`: similarity of sentences and their copies with one small change; build pairs."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from essent._core.atomic import write_json
-from essent._core.lazy import check_torch, optional_import
+from essent._core.lazy import optional_import
 from essent.cli import options as opt
 from essent.cli.console import is_quiet, prepare_torch, results, show_lines, show_note, wants_progress
 from essent.cli.files import check_output, check_report, listed, read_files, write_json_file, write_page
-from essent.errors import DataError, VerificationError
+from essent.errors import DataError
 from essent.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from essent.tasks.result import Result
 
 COMMAND = "essent lab minimal-pairs"
-MAX_PROBLEMS = 20  # printed
 COLUMNS = {"rouge1": "R1", "rouge2": "R2", "rougeL": "RL", "levenshtein": "Lev", "length": "Len"}
 
 
@@ -210,43 +208,6 @@ def build(
         show_lines(_report_lines(report), json_file)
         if quality.originals < originals:
             show_note(f"Built {quality.originals} of {originals} originals: no more sentences are suitable.")
-
-
-def check(
-    file: Annotated[Path, Parameter(name="FILE")],
-    /,
-    *,
-    parser: str | None = None,
-) -> None:
-    """Find faulty pairs.
-
-    Reports pairs that are equal, differ in more than the rule of their subset allows, or look ungrammatical, according
-    to a parser. Read the reported pairs; other pairs may still be wrong. Exit code 1 if a pair is reported.
-
-    ```console
-    $ essent lab minimal-pairs check pairs.jsonl
-    ```
-
-    Args:
-        file: A file of minimal pairs, in a format that evaluate reads.
-        parser: A spaCy pipeline with a parser. Default: en_core_web_sm.
-    """
-    check_torch(COMMAND)
-    from essent.lab.minimal_pairs.parsing import Parser
-    from essent.lab.minimal_pairs.resources import misspellings
-    from essent.lab.minimal_pairs.rows import check_rows
-    from essent.tasks.heros import load_heros
-
-    pairs = load_heros(file).pairs
-    problems = check_rows(pairs, Parser(parser), misspellings())
-    for problem in problems[:MAX_PROBLEMS]:
-        pair = problem.pair
-        show_lines([f"pair {problem.number}, {pair.subset}: {problem.problem}\n  {pair.original}\n  {pair.changed}"])
-    if len(problems) > MAX_PROBLEMS:
-        show_note(f"… and {len(problems) - MAX_PROBLEMS} more problems.")
-    if problems:
-        raise VerificationError(f"{len(problems)} of {len(pairs)} pairs break the rule of their subset.")
-    show_lines([f"{len(pairs)} pairs; all follow the rule of their subset."])
 
 
 def _report_lines(report: Mapping[str, Any]) -> list[str]:

@@ -5,10 +5,8 @@ from .resources import MaskedModel as MaskedModel
 from .resources import Resources as Resources
 from .resources import WordNet as WordNet
 from .resources import misspellings as misspellings
-from .rows import Finding as Finding
 from .rows import PairRow as PairRow
 from .rows import Quality as Quality
-from .rows import check_rows as check_rows
 from .rows import lexical_overlap as lexical_overlap
 from .rows import overlaps as overlaps
 from .rows import write_rows as write_rows

@@ -1,10 +1,9 @@
-"""Typos, checks of finished pairs, and lexical overlap: known values and slow references."""
+"""Typos and lexical overlap: known values and slow references."""
 
 from __future__ import annotations
 
 import sys
 from functools import cache
-from pathlib import Path
 
 import nltk
 import numpy as np
@@ -13,24 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from essent.errors import DataError, InputError, MissingDependencyError
-from essent.lab.minimal_pairs.parsing import Parser, UnsuitableError, attempt, is_word, levenshtein, make_typo
+from essent.lab.minimal_pairs.parsing import UnsuitableError, attempt, is_word, levenshtein, make_typo
 from essent.lab.minimal_pairs.resources import misspellings
-from essent.lab.minimal_pairs.rows import check_rows, common_subsequence, lexical_overlap, words_and_marks
-from essent.tasks.examples import MinimalPair
-from essent.tasks.heros import load_heros
-from essent.tasks.sample import sample_minimal_pairs_path
-
-
-def test_check_finds_every_kind(parser: Parser) -> None:
-    """Original, changed, subset, and the problem or nothing; then the demonstration's 120 pairs."""
-    lines = (Path(__file__).parent / "checks.tsv").read_text("utf-8").splitlines()
-    expected = {MinimalPair(*pair): problem for *pair, problem in (line.split("\t") for line in lines)}
-    problems = {finding.pair: finding.problem for finding in check_rows(expected, parser)}
-    assert {pair: problems.get(pair, "") for pair in expected} == expected
-    pairs = load_heros(sample_minimal_pairs_path()).pairs
-    assert len(check_rows(pairs, parser)) <= 6
-    (finding,) = check_rows([MinimalPair("He ran.", "He jumped.", "Synonym"), MinimalPair("a", "a", "Synonym")], parser)
-    assert (finding.number, finding.problem) == (2, "the two sentences are equal")  # numbers begin at 1
+from essent.lab.minimal_pairs.rows import common_subsequence, lexical_overlap, words_and_marks
 
 
 def test_misspellings(monkeypatch: pytest.MonkeyPatch) -> None:
