@@ -27,8 +27,16 @@ from essent.encoder.encoder import Encoder, open_as_it_is
 from essent.errors import InputError, MissingDependencyError, ModelError
 from essent.lab.explain.predictions import shown
 from essent.lab.minimal_pairs.english import negate, part_of_speech, replace_word, replaceable, statement
-from essent.lab.minimal_pairs.parsing import Doc, Parser, UnsuitableError, attempt, is_word, make_typo, text_of
-from essent.lab.minimal_pairs.resources import misspellings
+from essent.lab.minimal_pairs.parsing import (
+    Doc,
+    Parser,
+    UnsuitableError,
+    attempt,
+    is_word,
+    make_typo,
+    misspellings,
+    text_of,
+)
 from essent.recipe.recipe import Recipe
 from essent.selection.evaluation import model_name
 from essent.tasks.base import unit_rows
@@ -295,7 +303,7 @@ def _negated(doc: Doc) -> str:
     known = [is_word(token.lower_) for token in doc if token.is_alpha and part_of_speech(token)]
     if known and np.mean(known) < MIN_KNOWN:
         raise UnsuitableError("most of its words are not English")
-    return negate(statement(doc)).text
+    return negate(statement(doc))
 
 
 def _misspelled(doc: Doc) -> str:
@@ -305,5 +313,5 @@ def _misspelled(doc: Doc) -> str:
     for token in [*replaceable(doc), *longest]:
         typo = attempt(make_typo, token.text, rng, misspellings())
         if not isinstance(typo, UnsuitableError):
-            return replace_word(token, typo[0])
+            return replace_word(token, typo)
     raise UnsuitableError("no word of at least three letters has a typo")

@@ -1,13 +1,9 @@
 from .english import negate as negate
 from .english import statement as statement
+from .overlap import lexical_overlap as lexical_overlap
 from .parsing import Parser as Parser
 from .resources import MaskedModel as MaskedModel
-from .resources import Resources as Resources
 from .resources import WordNet as WordNet
-from .resources import misspellings as misspellings
-from .rows import PairRow as PairRow
-from .rows import Quality as Quality
-from .rows import lexical_overlap as lexical_overlap
-from .rows import overlaps as overlaps
-from .rows import write_rows as write_rows
+from .run import Quality as Quality
 from .run import build as build
+from .run import write_pairs as write_pairs

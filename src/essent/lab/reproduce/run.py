@@ -14,7 +14,7 @@ from essent._core.arguments import check_size
 from essent.encoder.cache import digest_of_backbone
 from essent.errors import DataError, EssentError, InputError
 from essent.lab.explain.importance import backbone_of, head_agreement, impact_agreement
-from essent.lab.minimal_pairs.rows import lexical_overlap
+from essent.lab.minimal_pairs.overlap import lexical_overlap
 from essent.lab.reproduce.published import Cell, Table
 from essent.lab.reproduce.results import (
     Measured,
