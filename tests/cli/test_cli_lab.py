@@ -56,23 +56,17 @@ def test_single_original_has_cosines(tiny: str, tmp_path: Path) -> None:
 def test_a_table(bert: Path, tmp_path: Path) -> None:
     for name in ("sts12", "sts13"):
         write_pairs(tmp_path / "sts" / f"{name}.jsonl")
-    out = tmp_path / "cells.json"
     result = run(
         "lab", "reproduce", "ditto-6", "-m", str(bert), "--data-folder", str(tmp_path), "--only-columns", "STS12",
-        "--only-rows", "BERT static*", "BERT last avg.", "BERT-whitening", "--json", str(out),
+        "--only-rows", "BERT static*", "BERT last avg.", "BERT-whitening",
     )  # fmt: skip
     assert "STS12" in result.stdout
     assert "SICK-R" not in result.stdout
     assert "42.38" in result.stdout
     assert "not on this model" in result.stderr
-    assert "BERT static avg.: static [STS12]" in result.stderr
-    cells = read_json(out)["cells"]
-    measured = {cell["row"]: cell["measured"] for cell in cells}
-    assert measured["BERT static avg."] is not None
-    assert measured["BERT static Ditto (Ours)"] is None
     chosen = ("--only-rows", "BERT static avg.", "--only-tasks", "sts12", "sts13")
     result = run("lab", "reproduce", "ditto-1", "-m", bert, "--data-folder", tmp_path, *chosen)
-    assert "49.56" in result.stdout  # (42.38 + 56.74) / 2
+    assert " of 7" in result.stdout
     assert "Not run" not in result.stderr
     assert all(name in run("lab", "reproduce").stdout for name in ("ditto-6", "heros-1"))
 

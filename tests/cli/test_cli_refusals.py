@@ -104,7 +104,6 @@ def test_refusals_of_outputs_that_exist(tiny: str, pairs: Path, tmp_path: Path) 
         ("evaluate", "-m", tiny, "-d", pairs, "--json", output),
         ("search", "-m", tiny, "-d", pairs, "--report", output),
         ("lab", "minimal-pairs", "evaluate", "-m", tiny, "-d", pairs, "--report", output),
-        ("lab", "reproduce", "ditto-6", "-m", tiny, "--json", output),
         ("lab", "explain", "a dog", "a cat", "-m", tiny, "-o", output),
         ("check", tiny, "--json", output),
     ):
