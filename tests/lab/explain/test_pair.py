@@ -79,7 +79,6 @@ def test_calibration_and_views(tmp_path: Path) -> None:
     assert pair.calibrated == pytest.approx(float(Encoder(str(tmp_path / "m")).calibration(pair.cosine)))
     assert pair.headline() == f"cosine {pair.cosine:.2f}, calibrated {pair.calibrated:.2f}"
     assert pair.calibration.startswith("share of ")
-    assert list(pair.frame().columns) == ["sentence", "kind", "text", "cosine", "difference", "to_original"]
 
 
 def test_default_prompts_count(bert: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from itertools import chain, zip_longest
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,6 @@ from sentence_transformers.util import batch_to_device, truncate_embeddings
 
 from essent._core.arguments import ModelLike
 from essent._core.compat import prompt_of
-from essent._core.lazy import optional_import
 from essent._core.texts import check_texts
 from essent.encoder.encoder import Encoder, open_as_it_is
 from essent.errors import InputError, MissingDependencyError, ModelError
@@ -42,7 +41,6 @@ from essent.selection.evaluation import model_name
 from essent.tasks.base import unit_rows
 
 if TYPE_CHECKING:
-    import pandas as pd
     from rich.table import Table
 
 TOKENS = 8192  # tokens per pass
@@ -125,18 +123,6 @@ class PairExplanation:
     def copies(self) -> list[PairChange]:
         """Return the changes of whole sentences: negations and typos."""
         return [change for change in self.changes if change.kind != "token"]
-
-    def frame(self) -> pd.DataFrame:
-        """Return a data frame with one row per change; the columns are the attributes of `PairChange`.
-
-        Raises:
-            MissingDependencyError: pandas is not installed.
-        """
-        pandas = optional_import("pandas", "data")
-        frame: pd.DataFrame = pandas.DataFrame(
-            map(asdict, self.changes), columns=[field.name for field in fields(PairChange)]
-        )
-        return frame
 
     def headline(self) -> str:
         """Return "cosine 0.79", and the calibrated similarity if there is one."""
