@@ -95,12 +95,10 @@ def test_mask(tiny: str, tmp_path: Path) -> None:
 
 
 def test_bias(tiny: str, lines: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "bias"
-    done = run("lab", "explain", "bias", "-m", tiny, "--texts", lines, "-o", folder)
-    assert sorted(path.name for path in folder.iterdir()) == ["bias.json", "bias.png"]
-    assert [row["name"] for row in read_json(folder / "bias.json")["maps"]] == ["input word embeddings"]
+    done = run("lab", "explain", "bias", "-m", tiny, "--texts", lines, "-o", tmp_path / "bias.png")
+    assert (tmp_path / "bias.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert "average cosine" in done.stdout
-    assert "not empty" in error("lab", "explain", "bias", "-m", tiny, "-o", folder)
+    assert "input word embeddings" in done.stdout
 
 
 def test_generated_templates(tiny: str, pairs: Path, t5: str, tmp_path: Path) -> None:

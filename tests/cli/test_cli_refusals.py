@@ -67,7 +67,7 @@ evaluate -m x y -d bad.tsv --fit texts.txt ~ Add one with --recipe
 lab explain dogs cats -m TINY -r "mean | zscore" ~ --fit FILE
 lab explain mask -m x ~ needs TEXT
 lab explain mask -m x dogs --json results.json ~ already exists
-lab explain bias -m TINY -o texts.txt ~ is a file
+lab explain bias -m TINY -o bias.jpg ~ unknown format '.jpg'
 lab templates -m TINY -d my-pairs.jsonl --longest 9 ~ --longest needs a T5
 lab templates -m TINY -d my-pairs.jsonl --t5 x --grammar promptbert ~ --grammar and --t5 exclude each other
 """

@@ -12,7 +12,7 @@ from essent._core.atomic import write_json
 from essent._core.lazy import optional_import
 from essent.cli import options as opt
 from essent.cli.console import prepare_torch, results, show_lines, show_note
-from essent.cli.files import check_folder, check_output, read_files, write_json_file
+from essent.cli.files import check_output, read_files, write_json_file
 from essent.errors import NotFittedError
 from essent.recipe.recipe import Recipe
 
@@ -119,28 +119,27 @@ def bias(
     column: opt.Column = "text",
     run: opt.Run = opt.Run(),
 ) -> None:
-    """Draw and measure the biases of token embeddings.
+    """Draw the biases of token embeddings.
 
     The biases by frequency, sub-word and case are those of PromptBERT, Figures 1 and 2 (two principal components) and
     Table 2. A masked-LM head that is not tied to the word embeddings gets its own row of panels.
 
     ```console
-    $ essent lab explain bias -m bert-base-cased --texts wikipedia.txt --output bias
+    $ essent lab explain bias -m bert-base-cased --texts wikipedia.txt --output bias.png
     ```
 
     Args:
         model: A model on the hub, or a folder.
-        output: Folder for the picture (bias.png) and the numbers (bias.json).
+        output: The picture: .png, .svg or .pdf.
         texts: Texts for token counts. Default: rank tokens by the vocabulary's order.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
     """
+    check_output(output, run.force, PICTURES)
     prepare_torch("essent lab explain")
     optional_import("matplotlib", "demo")
-    from essent.lab.explain.bias import token_bias, write_bias
+    from essent.lab.explain.bias import draw_bias, token_bias
 
-    check_folder(output, run.force)
-    corpus = None if texts is None else read_files(texts, column)
-    report = token_bias(model, corpus, **run.options)
-    write_bias(report, output)
+    report = token_bias(model, None if texts is None else read_files(texts, column), **run.options)
+    draw_bias(report, output)
     results().print(report.table())
-    show_note(f"Wrote bias.png and bias.json in {output}.")
+    show_note(f"Wrote {output}.")

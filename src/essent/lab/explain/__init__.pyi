@@ -2,7 +2,6 @@ from .bias import BiasReport as BiasReport
 from .bias import TokenMap as TokenMap
 from .bias import draw_bias as draw_bias
 from .bias import token_bias as token_bias
-from .bias import write_bias as write_bias
 from .importance import Agreement as Agreement
 from .importance import HeadAgreement as HeadAgreement
 from .importance import Impact as Impact
