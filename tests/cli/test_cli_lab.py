@@ -11,6 +11,7 @@ from command_line import error, read_json, run, write_pairs, write_rows
 from essent import Encoder
 from essent.lab.explain.pair import explain_pair
 from essent.lab.explain.predictions import mask_predictions
+from essent.lab.templates.search import DEFINITIONS, generate_templates
 from essent.tasks.heros import load_heros, verdict
 from essent.tasks.result import load_results
 
@@ -101,13 +102,13 @@ def test_bias(tiny: str, lines: Path, tmp_path: Path) -> None:
     assert "input word embeddings" in done.stdout
 
 
-def test_generated_templates(tiny: str, pairs: Path, t5: str, tmp_path: Path) -> None:
-    words = tmp_path / "words.csv"
-    words.write_text("word,definition\nmoon,a ball far from the earth\ndog,it runs and plays\n", "utf-8")
-    out, options = tmp_path / "out.json", ("--definitions", words, "--t5", t5, "--longest", 2)
-    command = ("lab", "templates", "-m", tiny, "-d", pairs, *options, "--work", tmp_path)
+def test_generated_templates(tiny: str, pairs: Path, t5: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out.json"
     # with more beams than tokens the empty filling is always found, however seldom a random T5 writes a sentinel
-    run(*command, "--candidates", 300, "--json", out)
+    defaults = generate_templates.__kwdefaults__
+    monkeypatch.setattr(generate_templates, "__kwdefaults__", {**defaults, "longest": 2})
+    monkeypatch.setattr(generate_templates, "__defaults__", (DEFINITIONS[:2],))
+    run("lab", "templates", "-m", tiny, "-d", pairs, "--t5", t5, "--candidates", 300, "--json", out)
     values = read_json(out)
     templates, likelihoods = zip(
         *((row["template"], row["log_likelihood"]) for row in values["generated"]), strict=True
@@ -117,8 +118,6 @@ def test_generated_templates(tiny: str, pairs: Path, t5: str, tmp_path: Path) ->
     assert list(likelihoods) == sorted(likelihoods, reverse=True)
     assert values["template"] in templates
     assert {t["recipe"] for t in values["trials"]} >= {"mean"}
-    assert read_json(tmp_path / "generated.json")["templates"] == [list(row.values()) for row in values["generated"]]
-    assert "templates of another T5" in error(*command, "--candidates", 40)
 
 
 # -- pretrain ----------------------------------------------------------------------------------------------------------

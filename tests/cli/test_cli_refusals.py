@@ -68,7 +68,7 @@ lab explain dogs cats -m TINY -r "mean | zscore" ~ --fit FILE
 lab explain mask -m x ~ needs TEXT
 lab explain mask -m x dogs --json results.json ~ already exists
 lab explain bias -m TINY -o bias.jpg ~ unknown format '.jpg'
-lab templates -m TINY -d my-pairs.jsonl --longest 9 ~ --longest needs a T5
+lab templates -m TINY -d my-pairs.jsonl --candidates 9 ~ --candidates needs a T5
 lab templates -m TINY -d my-pairs.jsonl --t5 x --grammar promptbert ~ --grammar and --t5 exclude each other
 """
 FILES = {

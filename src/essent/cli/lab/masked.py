@@ -16,7 +16,6 @@ from essent.cli.files import expand_groups, read_files, read_pairs, write_json_f
 from essent.cli.search import SearchOptions, save_best, show_board
 from essent.lab.pretrain.settings import Pretraining
 
-GENERATED = "generated.json"  # file in the work folder
 LEARNING = Group("Learning", sort_key=1)
 
 
@@ -26,9 +25,7 @@ def templates(
     data: Annotated[list[str], Parameter(alias="-d")],
     grammar: str | None = None,
     t5: str | None = None,
-    definitions: opt.Folder = None,
     candidates: Annotated[int | None, Parameter(validator=Number(gte=2))] = None,
-    longest: Annotated[int | None, Parameter(validator=Number(gte=2))] = None,
     layers: str = "L",
     shaping: str = "",
     options: SearchOptions = SearchOptions(),
@@ -50,40 +47,30 @@ def templates(
         grammar: promptbert (default; the candidates of its Table 4), or a .yaml file with a template and the choices
             for its slots.
         t5: Generate the templates with this T5 on the hub, e.g. t5-large, or folder.
-        definitions: For --t5: a file with the columns word and definition. Default: the 50 definitions of this package.
         candidates: For --t5: number of templates. Default: 500.
-        longest: For --t5: maximum number of tokens per filling. Default: 20.
         layers: Layers of the [MASK] vector, as a mix.
         shaping: Shaping chain for the vectors, such as zscore.
     """
     if t5 is None:
-        generator_options = {"--definitions": definitions, "--candidates": candidates, "--longest": longest}
-        opt.refuse(generator_options, "needs a T5. Pass --t5 t5-large, or a folder.")
+        opt.refuse({"--candidates": candidates}, "needs a T5. Pass --t5 t5-large, or a folder.")
     else:
         opt.refuse({"--grammar": grammar}, "and --t5 exclude each other.")
     options.check_outputs()
     prepare_torch("essent lab templates")
     from essent.lab.templates import search as tools
 
-    names, work = expand_groups(data), options.work
+    names = expand_groups(data)
     pairs: Any = names[0] if len(names) == 1 else read_pairs(names, options.data_folder)
     generated: list[tools.Candidate] = []
     if t5 is None:
         choices = tools.find_grammar(grammar or "promptbert").templates()
     else:
-        keep, work = (None, None) if work is None else (work / GENERATED, work / "search")
         generated = tools.generate_templates(
-            t5,
-            tools.DEFINITIONS if definitions is None else tools.read_definitions(definitions),
-            candidates=candidates or tools.CANDIDATES,
-            longest=longest or tools.LONGEST,
-            progress=wants_progress(),
-            device=options.device,
-            keep=keep,
+            t5, candidates=candidates or tools.CANDIDATES, progress=wants_progress(), device=options.device
         )
         choices = [candidate.template for candidate in generated]
         show_note(f"{len(choices)} templates by {t5}.")
-    arguments = {"layers": layers, "shaping": shaping, "work": work, **options.arguments, **options.options}
+    arguments = {"layers": layers, "shaping": shaping, "work": options.work, **options.arguments, **options.options}
     board = tools.search_templates(model, pairs, choices, **arguments)
     show_board(board, options)
     best = next(trial.recipe.template for trial in board.trials if trial.recipe.template)
