@@ -58,7 +58,7 @@ def new_model(architecture: str, tokenizer: Any, *, untied: bool) -> Any:
     """
     if architecture in SIZES:
         layers, width = SIZES[architecture]
-        sizes = {"num_hidden_layers": layers, "num_attention_heads": width // 64, "hidden_size": width}
+        sizes: dict[str, Any] = {"num_hidden_layers": layers, "num_attention_heads": width // 64, "hidden_size": width}
         config: Any = BertConfig(**sizes, intermediate_size=4 * width)
     else:
         config = _read_config(architecture)

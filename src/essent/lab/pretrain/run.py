@@ -112,8 +112,9 @@ def pretrain(
     train_texts, held_out_texts = split_texts(texts, settings.seed)
     tokenizer = open_tokenizer(str(model or settings.tokenizer), options)
     torch.manual_seed(settings.seed)  # of new weights
+    missing: list[str] = []
     if model is None:
-        network, missing = new_model(str(settings.config), tokenizer, untied=settings.untied), []
+        network = new_model(str(settings.config), tokenizer, untied=settings.untied)
     else:
         network, missing = open_model(model, options)
     positions = getattr(network.config, "max_position_embeddings", length)
