@@ -90,7 +90,8 @@ def test_the_folder_is_plain_transformers(settings: Pretraining, whole: Path) ->
     assert {weight.dtype for weight in load_file(whole / "model.safetensors").values()} == {torch.float32}
     assert torch.isfinite(model(**tokenizer("The red [MASK] likes the moon.", return_tensors="pt")).logits).all()
     record = read_json(whole / "training.json")
-    assert record["settings"] == asdict(settings)
+    paths = {"config": "tiny.json", "tokenizer": Path(settings.tokenizer).name}  # without the machine's folders
+    assert record["settings"] == {**asdict(settings), **paths}
     assert record["texts"]["train"] + record["texts"]["held_out"] == len(TEXTS)
     rates = [row["learning_rate"] for row in record["history"] if "loss" in row]
     assert rates == pytest.approx([0] + [5e-3 * (1 - i / 7) for i in range(7)])  # 5 % of 8 steps are one: it rises
@@ -103,7 +104,7 @@ def test_a_saved_model_goes_on(whole: Path, tmp_path: Path) -> None:
         train(tmp_path / "on", replace(settings, untied=True), model=str(whole))
     train(tmp_path / "on", settings, model=str(whole), progress=True)
     record = read_json(tmp_path / "on" / "training.json")
-    assert record["model"] == "model"  # without the machine's path
+    assert record["model"] == "model"
     train_texts, held_out = split_texts(TEXTS, 0)
     texts = "\0".join([*train_texts, "", *held_out])
     assert record["texts"]["sha256"] == sha256(texts.encode()).hexdigest()

@@ -130,8 +130,12 @@ def pretrain(
     held_out_rows = masked_once(pack(tokenizer, held_out_texts, length), masking, settings.seed)
     digest = sha256("\0".join([*train_texts, "", *held_out_texts]).encode("utf-8", "surrogatepass")).hexdigest()
     metadata: dict[str, Any] = {
-        "model": Path(model).name if model and Path(model).exists() else model,
-        "settings": asdict(settings),
+        "model": _without_folder(model),
+        "settings": {
+            **asdict(settings),
+            "config": _without_folder(settings.config),
+            "tokenizer": _without_folder(settings.tokenizer),
+        },
         "texts": {"sha256": digest, "train": len(train_texts), "held_out": len(held_out_texts)},
     }
     resumed = checkpoints.start_or_resume(output, metadata, resume=resume, force=force)
@@ -169,6 +173,11 @@ def pretrain(
     if trainer.is_world_process_zero():
         finish(output, trainer.accelerator.unwrap_model(trainer.model), tokenizer, metadata)
     return metadata
+
+
+def _without_folder(name: str | None) -> str | None:
+    """Return the last part of a path on this machine, or a name as it is."""
+    return Path(name).name if name and Path(name).exists() else name
 
 
 # -- the output folder ------------------------------------------------------------------------------------------------
