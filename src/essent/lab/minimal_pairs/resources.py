@@ -46,7 +46,7 @@ class WordNet:
         >>> try:
         ...     wordnet = WordNet()
         ... except EssentError as error:
-        ...     print(str(error)[-37:])
+        ...     print(str(error).split(": ")[-1])
         python -m nltk.downloader wordnet
     """
 
