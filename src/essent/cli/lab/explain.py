@@ -31,9 +31,8 @@ def pair(
 ) -> None:
     """Explain the similarity of two sentences.
 
-    Prints their cosine, the calibrated similarity if the model has one, what each token gives to the cosine (the cosine
-    minus the cosine without the token), and what a negation or a typo in either sentence changes. Negations and typos
-    are made by the rules of `essent lab minimal-pairs build`, for English, and need the extra heros.
+    Prints their cosine, the calibrated similarity if the model has one, and what each token gives to the cosine: the
+    cosine minus the cosine without the token.
 
     ```console
     $ essent lab explain "The film was good." "The film was not good." -m all-MiniLM-L6-v2 -r mean -o pair.png
@@ -51,8 +50,7 @@ def pair(
     if output is not None:
         optional_import("matplotlib", "demo")
     prepare_torch("essent lab explain")
-    from essent.lab.explain.pair import explain_pair
-    from essent.lab.explain.pair_picture import draw_pair
+    from essent.lab.explain.pair import draw_pair, explain_pair
 
     try:
         explanation = explain_pair(model, first, second, parsed, **run.options)
@@ -61,7 +59,8 @@ def pair(
     show_lines([explanation.headline()])
     if explanation.calibration:
         show_lines([f"calibrated: {explanation.calibration}"])
-    results().print(*explanation.tables(), sep="")
+    if any(explanation.tokens):
+        results().print(explanation.table())
     for note in explanation.notes:
         show_note(note)
     if output is not None:

@@ -8,10 +8,9 @@ from .importance import Impact as Impact
 from .importance import head_agreement as head_agreement
 from .importance import impact_agreement as impact_agreement
 from .importance import impact_matrix as impact_matrix
-from .pair import PairChange as PairChange
 from .pair import PairExplanation as PairExplanation
+from .pair import draw_pair as draw_pair
 from .pair import explain_pair as explain_pair
-from .pair_picture import draw_pair as draw_pair
 from .predictions import MaskPrediction as MaskPrediction
 from .predictions import MaskPredictions as MaskPredictions
 from .predictions import Predicted as Predicted
