@@ -220,7 +220,7 @@ def build(
         >>> pairs, quality = build(["The shop on the corner sells old books about the sea."], n=1)
         >>> for pair in pairs:
         ...     print(f"{pair.subset}: {pair.changed}")
-        Typo: The shop on the corner slels old books about the sea.
+        Typo: The shop on the corner slls old books about the sea.
         Negation (Main): The shop on the corner does not sell old books about the sea.
         Negation (Antonym): The shop on the corner does not sell old books about the sea.
     """
