@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 
 from essent.lab.minimal_pairs.english import replace_word, replaceable
-from essent.lab.minimal_pairs.parsing import Doc, Negation, Parser
+from essent.lab.minimal_pairs.parsing import Doc, Parser
 from essent.lab.minimal_pairs.resources import RELATIONS, Evidence, MaskedModel, WordNet
 from essent.lab.minimal_pairs.words import Choice, compare, substitutes
 
@@ -34,17 +34,16 @@ def choice_of(row: dict[str, str], doc: Doc, wordnet: WordNet) -> Choice | None:
         for candidate in substitutes(token, wordnet) if same_start else ():
             same = candidate.relation == row["subset"].lower()
             if same and replace_word(token, candidate.word) == row["converted"]:
-                return Choice(token, Negation(row["original"], (), ""), [candidate])
+                return Choice(token, row["original"], [candidate])
     return None
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="a masked language model")
-    parser.add_argument("--wordnet", type=Path, help="NLTK's data folder with WordNet")
     parser.add_argument("--write", type=Path, help="the file of coefficients")
     options = parser.parse_args()
-    parse, wordnet, masked = Parser(), WordNet(options.wordnet), MaskedModel(options.model)
+    parse, wordnet, masked = Parser(), WordNet(), MaskedModel(options.model)
     with JUDGEMENTS.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file, delimiter="\t") if row["subset"].lower() in RELATIONS]
     docs = parse([row["original"] for row in rows])
@@ -69,7 +68,7 @@ def main() -> None:
         print(f"{relation}: {len(labels)} labels of {len(rows)}, held-out AUC {areas[relation]:.2f}")
     fitted_on = {
         "model": Path(options.model).name,
-        "parser": parse.name,
+        "parser": "{lang}_{name} {version}".format_map(parse.pipeline.meta),
         "sha256": hashlib.sha256(JUDGEMENTS.read_bytes()).hexdigest(),
         "judgements": {relation: len(labels) for relation, labels in good.items()},
         "held-out area": areas,

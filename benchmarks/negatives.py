@@ -32,8 +32,8 @@ ASKED = "a negation above a synonym"
 
 def write_triplets(texts: Path, without: Path, output: Path) -> None:
     """Sentences, themselves, and their negations, but no original of the pairs that will be measured."""
-    from essent.lab.minimal_pairs.parsing import Parser
-    from essent.lab.minimal_pairs.resources import WordNet, misspellings
+    from essent.lab.minimal_pairs.parsing import Parser, misspellings
+    from essent.lab.minimal_pairs.resources import WordNet
     from essent.lab.minimal_pairs.run import filter_sentences
     from essent.lab.minimal_pairs.words import Choice
 
@@ -44,7 +44,7 @@ def write_triplets(texts: Path, without: Path, output: Path) -> None:
     outcomes = filter_sentences(list(sentences), parser, wrong, WordNet())
     suitable = [outcome for outcome in outcomes if isinstance(outcome, Choice)]
     chosen = [original for original in suitable if original.text not in measured]
-    rows = ({"anchor": one.text, "positive": one.text, "negative": one.negation.text} for one in chosen)
+    rows = ({"anchor": one.text, "positive": one.text, "negative": one.negation} for one in chosen)
     write_text(output, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     print(f"{len(chosen)} of {len(sentences)} sentences")
 

@@ -192,7 +192,6 @@ COMMANDS = {
     "lab explain bias": "-m bert-base-uncased -o made.png",
     "lab minimal-pairs evaluate": "-m static -d pairs.jsonl",
     "lab minimal-pairs build": "-t texts.txt -o made.tsv",
-    "lab minimal-pairs check": "pairs.jsonl",
     "lab pretrain": "-t texts.txt -o made",
     "lab templates": "-m bert-base-uncased --data pairs.jsonl",
     "encode": "texts.txt -m other -o made.npy",

@@ -18,8 +18,7 @@ from PIL import Image
 from essent import Encoder, evaluate, search
 from essent.lab.explain.bias import draw_bias, token_bias
 from essent.lab.explain.importance import impact_matrix
-from essent.lab.explain.pair import explain_pair
-from essent.lab.explain.pair_picture import draw_pair
+from essent.lab.explain.pair import draw_pair, explain_pair
 from essent.report.parts import LEVELS, SERIES
 from essent.report.picture import FAINT, INK
 from essent.report.write import draw_heros, write_report
@@ -127,7 +126,7 @@ def draw_impact(path: Path) -> None:
 
 
 def draw_one_pair(path: Path) -> None:
-    """A negation that the model notices, and a typo that moves it more."""
+    """A negation that the model notices."""
     pair = explain_pair(MODEL, "The film was good.", "The film was not good.", "mean")
     with mpl.rc_context({"savefig.dpi": 85}):  # small enough for git
         draw_pair(replace(pair, model=NAME), path)

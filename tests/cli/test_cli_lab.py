@@ -11,6 +11,7 @@ from command_line import error, read_json, run, write_pairs, write_rows
 from essent import Encoder
 from essent.lab.explain.pair import explain_pair
 from essent.lab.explain.predictions import mask_predictions
+from essent.lab.templates.search import DEFINITIONS, generate_templates
 from essent.tasks.heros import load_heros, verdict
 from essent.tasks.result import load_results
 
@@ -56,23 +57,17 @@ def test_single_original_has_cosines(tiny: str, tmp_path: Path) -> None:
 def test_a_table(bert: Path, tmp_path: Path) -> None:
     for name in ("sts12", "sts13"):
         write_pairs(tmp_path / "sts" / f"{name}.jsonl")
-    out = tmp_path / "cells.json"
     result = run(
         "lab", "reproduce", "ditto-6", "-m", str(bert), "--data-folder", str(tmp_path), "--only-columns", "STS12",
-        "--only-rows", "BERT static*", "BERT last avg.", "BERT-whitening", "--json", str(out),
+        "--only-rows", "BERT static*", "BERT last avg.", "BERT-whitening",
     )  # fmt: skip
     assert "STS12" in result.stdout
     assert "SICK-R" not in result.stdout
     assert "42.38" in result.stdout
     assert "not on this model" in result.stderr
-    assert "BERT static avg.: static [STS12]" in result.stderr
-    cells = read_json(out)["cells"]
-    measured = {cell["row"]: cell["measured"] for cell in cells}
-    assert measured["BERT static avg."] is not None
-    assert measured["BERT static Ditto (Ours)"] is None
     chosen = ("--only-rows", "BERT static avg.", "--only-tasks", "sts12", "sts13")
     result = run("lab", "reproduce", "ditto-1", "-m", bert, "--data-folder", tmp_path, *chosen)
-    assert "49.56" in result.stdout  # (42.38 + 56.74) / 2
+    assert " of 7" in result.stdout
     assert "Not run" not in result.stderr
     assert all(name in run("lab", "reproduce").stdout for name in ("ditto-6", "heros-1"))
 
@@ -85,8 +80,7 @@ def test_explain_a_pair(tiny: str, tmp_path: Path) -> None:
     done = run("lab", "explain", *words, "-m", tiny, "-r", "mean", "-o", picture)
     pair = explain_pair(tiny, *words, "mean", device="cpu")
     assert done.stdout.startswith(f"cosine {pair.cosine:.2f}\n")
-    assert all(token in done.stdout for token, _ in [*pair.tokens(1), *pair.tokens(2)])
-    assert all(f"{copy.cosine:.2f}" in done.stdout and copy.text in done.stdout for copy in pair.copies())
+    assert all(token in done.stdout for tokens in pair.tokens for token, _ in tokens)
     assert all(note in done.stderr for note in pair.notes)
     assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
@@ -101,21 +95,19 @@ def test_mask(tiny: str, tmp_path: Path) -> None:
 
 
 def test_bias(tiny: str, lines: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "bias"
-    done = run("lab", "explain", "bias", "-m", tiny, "--texts", lines, "-o", folder)
-    assert sorted(path.name for path in folder.iterdir()) == ["bias.json", "bias.png"]
-    assert [row["name"] for row in read_json(folder / "bias.json")["maps"]] == ["input word embeddings"]
+    done = run("lab", "explain", "bias", "-m", tiny, "--texts", lines, "-o", tmp_path / "bias.png")
+    assert (tmp_path / "bias.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert "average cosine" in done.stdout
-    assert "not empty" in error("lab", "explain", "bias", "-m", tiny, "-o", folder)
+    assert "input word embeddings" in done.stdout
 
 
-def test_generated_templates(tiny: str, pairs: Path, t5: str, tmp_path: Path) -> None:
-    words = tmp_path / "words.csv"
-    words.write_text("word,definition\nmoon,a ball far from the earth\ndog,it runs and plays\n", "utf-8")
-    out, options = tmp_path / "out.json", ("--definitions", words, "--t5", t5, "--longest", 2)
-    command = ("lab", "templates", "-m", tiny, "-d", pairs, *options, "--work", tmp_path)
+def test_generated_templates(tiny: str, pairs: Path, t5: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out.json"
     # with more beams than tokens the empty filling is always found, however seldom a random T5 writes a sentinel
-    run(*command, "--candidates", 300, "--json", out)
+    defaults = generate_templates.__kwdefaults__
+    monkeypatch.setattr(generate_templates, "__kwdefaults__", {**defaults, "longest": 2})
+    monkeypatch.setattr(generate_templates, "__defaults__", (DEFINITIONS[:2],))
+    run("lab", "templates", "-m", tiny, "-d", pairs, "--t5", t5, "--candidates", 300, "--json", out)
     values = read_json(out)
     templates, likelihoods = zip(
         *((row["template"], row["log_likelihood"]) for row in values["generated"]), strict=True
@@ -125,8 +117,6 @@ def test_generated_templates(tiny: str, pairs: Path, t5: str, tmp_path: Path) ->
     assert list(likelihoods) == sorted(likelihoods, reverse=True)
     assert values["template"] in templates
     assert {t["recipe"] for t in values["trials"]} >= {"mean"}
-    assert read_json(tmp_path / "generated.json")["templates"] == [list(row.values()) for row in values["generated"]]
-    assert "templates of another T5" in error(*command, "--candidates", 40)
 
 
 # -- pretrain ----------------------------------------------------------------------------------------------------------
@@ -137,7 +127,7 @@ SMALL = ("--max-steps", 1, "--batch-size", 4, "--max-seq-length", 16, "--device"
 
 def test_pretrain(many: Path, lines: Path, tiny: str, tmp_path: Path) -> None:
     command = ("lab", "pretrain", "-m", tiny, "-o", tmp_path / "model", *SMALL, "-t", many)
-    completed = run(*command, lines, "--validate-every", 1)
+    completed = run(*command, lines)
     assert completed.stdout == ""
     assert "Step 1 of 1: held-out loss" in completed.stderr
     texts = read_json(tmp_path / "model" / "training.json")["texts"]

@@ -17,7 +17,6 @@ from essent.cli.evaluate import evaluate
 from essent.cli.lab.explain import bias, mask, pair
 from essent.cli.lab.masked import pretrain, templates
 from essent.cli.lab.minimal_pairs import build
-from essent.cli.lab.minimal_pairs import check as check_pairs
 from essent.cli.lab.minimal_pairs import evaluate as evaluate_pairs
 from essent.cli.lab.reproduce import reproduce
 from essent.cli.options import ALWAYS
@@ -69,7 +68,7 @@ pairs_app = App(name="minimal-pairs", help="Minimal pairs: which changes of a se
 explain_app = App(name="explain", default_command=pair)
 for group, members in (
     (explain_app, (mask, bias)),
-    (pairs_app, (evaluate_pairs, build, check_pairs)),
+    (pairs_app, (evaluate_pairs, build)),
     (lab, (pairs_app, reproduce, explain_app, pretrain, templates)),
 ):
     for member in members:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,11 +34,7 @@ def test_a_map_by_hand() -> None:
     assert np.flatnonzero(vocabulary_map.upper).tolist() == [0, 2]  # a sub-word has no case here
     expected = PCA(2, svd_solver="full").fit(rows)
     np.testing.assert_allclose(np.abs(vocabulary_map.points), np.abs(expected.transform(rows)), atol=1e-9)
-    np.testing.assert_allclose(list(vocabulary_map.shares.values())[:2], expected.explained_variance_ratio_)
-    assert list(vocabulary_map.shares)[2:] == ["frequency", "sub-word", "case"]
-    groups = [rows[vocabulary_map.subword], rows[~vocabulary_map.subword]]
-    within = sum(((group - group.mean(axis=0)) ** 2).sum() for group in groups)
-    assert vocabulary_map.shares["sub-word"] == pytest.approx(1 - within / ((rows - rows.mean(axis=0)) ** 2).sum())
+    np.testing.assert_allclose(list(vocabulary_map.shares.values()), expected.explained_variance_ratio_)
     assert vocabulary_map.cosine == pytest.approx(1 - pdist(rows, "cosine").mean())
     with pytest.raises(InputError, match="7 tokens in 1 dimensions"):
         token_map("t", np.ones((10, 1)), VOCABULARY, None)
@@ -53,8 +48,6 @@ def test_reports_of_models(folder_of: Folders, tmp_path: Path) -> None:
     counts = dict(zip(module.backbone.vocabulary.tokens, module.plan.count(texts, module.backbone).count, strict=True))
     expected = np.log1p([counts[token] for token in embedding_map.tokens])
     np.testing.assert_allclose(embedding_map.frequency, expected)
-    values = json.loads(json.dumps(report.to_dict(), allow_nan=False))
-    assert values["maps"][0]["tokens"] == list(embedding_map.tokens)
     assert report.table().row_count == 2 + len(embedding_map.shares)
     cased = replace(embedding_map, upper=~embedding_map.subword)
     draw_bias(replace(report, maps=(cased, embedding_map)), tmp_path / "bias.png")

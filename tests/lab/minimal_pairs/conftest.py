@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import nltk.data
 import pytest
 import torch
 from minimal_pairs_data import SENTENCES, SYNSETS, write_wordnet
@@ -12,7 +14,7 @@ from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from essent.lab.minimal_pairs import words as choosing
 from essent.lab.minimal_pairs.parsing import Parser, inflect
-from essent.lab.minimal_pairs.resources import MaskedModel, Resources, WordNet, misspellings
+from essent.lab.minimal_pairs.resources import MaskedModel, WordNet
 
 FILLERS = "green strange nice famous empty eat eats ate eating see sees saw watch watched make made call called cold"
 
@@ -55,8 +57,10 @@ def parser() -> Parser:
 
 
 @pytest.fixture(scope="session")
-def resources(parser: Parser, wordnet_folder: Path, model: MaskedModel) -> Resources:
-    return Resources(parser, WordNet(wordnet_folder), model, misspellings())
+def wordnet(wordnet_folder: Path) -> Iterator[WordNet]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nltk.data, "path", [str(wordnet_folder)])
+        yield WordNet()
 
 
 @pytest.fixture

@@ -1,18 +1,16 @@
-"""`essent lab minimal-pairs build` and `check`: files, notes, reports, early refusals."""
+"""`essent lab minimal-pairs build`: files, notes, reports, early refusals."""
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import nltk.data
-import numpy as np
 import pytest
 from minimal_pairs_data import SENTENCES, UNSUITABLE
-from transformers import AutoTokenizer
 
-from command_line import Output, read_json, write_rows
+from command_line import Output
 from command_line import run as run_line
 from essent.tasks.examples import SUBSETS
 from essent.tasks.heros import load_heros
@@ -35,23 +33,18 @@ def texts(tmp_path: Path) -> Path:
     return path
 
 
-def test_all_subsets_and_the_report(texts: Path, tmp_path: Path, wordnet_folder: Path, masked_folder: Path) -> None:
-    output, report = tmp_path / "new" / "pairs.jsonl", tmp_path / "report.json"
-    options = ("--texts", texts, "--wordnet", wordnet_folder, "--model", masked_folder, "--device", "cpu")
-    console = run("build", *options, "-o", output, "--json", report)
+def test_all_subsets_and_the_report(
+    texts: Path, tmp_path: Path, wordnet_folder: Path, masked_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "new" / "pairs.jsonl"
+    monkeypatch.setattr(nltk.data, "path", [str(wordnet_folder)])
+    console = run("build", "--texts", texts, "--model", masked_folder, "--device", "cpu", "-o", output)
     task = load_heros(output)
-    summary: dict[str, Any] = read_json(report)
-    assert summary["originals"] == len(task.originals) >= 10
-    assert summary["pairs"] == dict.fromkeys(SUBSETS, summary["originals"])
-    assert summary["fallen"]["a question"] == 1
+    assert len(task.originals) >= 10
+    assert Counter(pair.subset for pair in task.pairs) == dict.fromkeys(SUBSETS, len(task.originals))
     assert "of 1000 originals" in console.stderr
-    tokenizer = AutoTokenizer.from_pretrained(masked_folder)
-    sides = [text for pair in task.pairs for text in (pair.original, pair.changed)]
-    lengths = [len(tokenizer(text)["input_ids"]) - 2 for text in sides]  # without [CLS] and [SEP]
-    assert summary["overlap"]["all"]["length"] == pytest.approx(np.mean(lengths))
-    for word in (*SUBSETS, "the paper's HEROS: R1 92.9", "a question: 1", f"Lev and Len in tokens of {masked_folder}"):
-        assert word in console.stdout, word
-    assert "all follow the rule" in run("check", output).stdout
+    for text in (f"{len(task.originals)} originals built", "a question: 1", "of the antonyms are good"):
+        assert text in console.stdout, text
 
 
 def test_without_wordnet_and_model(texts: Path, tmp_path: Path) -> None:
@@ -66,8 +59,7 @@ def test_refusals_come_before_the_model(texts: Path, tmp_path: Path, monkeypatch
     output, unsuitable = tmp_path / "pairs.jsonl", tmp_path / "unsuitable.txt"
     unsuitable.write_text("Too short.\n", "utf-8")
     base = ("build", "--model", tmp_path / "nowhere", "-o", output)
-    assert "finds no complete WordNet" in run(*base, "-t", texts, "--wordnet", tmp_path, code=2).stderr
-    assert "fewer than 6 words (1)" in run("build", "-t", unsuitable, "-o", output, code=2).stderr
+    assert "fewer than 6 words: 1" in run("build", "-t", unsuitable, "-o", output, code=2).stderr
     assert ".jsonl" in run("build", "-t", texts, "-o", tmp_path / "pairs.csv", code=2).stderr
     assert not output.exists()
     output.write_text("mine", "utf-8")
@@ -75,10 +67,3 @@ def test_refusals_come_before_the_model(texts: Path, tmp_path: Path, monkeypatch
     assert output.read_text("utf-8") == "mine"
     monkeypatch.setitem(sys.modules, "spacy", None)
     assert "essent[heros]" in run("build", "-t", texts, "-o", output, "-f", code=2).stderr
-
-
-def test_check_lists_problems(tmp_path: Path) -> None:
-    rows = [{"original": "He is old.", "converted": f"He is {word}.", "subset": "Antonym"} for word in ("old", "young")]
-    console = run("check", write_rows(tmp_path / "pairs.jsonl", rows), code=1)
-    assert "pair 1, Antonym: the two sentences are equal" in console.stdout
-    assert "1 of 2 pairs break the rule" in console.stderr

@@ -27,11 +27,6 @@ from families import Folders
 # -- WordNet ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def wordnet(wordnet_folder: Path) -> WordNet:
-    return WordNet(wordnet_folder)
-
-
 def test_senses_and_relatives(wordnet: WordNet) -> None:
     ((uses, sense),) = wordnet.senses("boost", "verb")
     assert (uses, spelled(sense)) == (4, "boost")
@@ -45,20 +40,17 @@ def test_senses_and_relatives(wordnet: WordNet) -> None:
     assert {"increase", "decrease", "lower", "hike"} <= wordnet.relatives("boost")
 
 
-def test_named_folder_is_read(wordnet_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nltk.data, "path", [str(wordnet_folder)])
+def test_wordnet_is_searched_where_nltk_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path / "empty")])
     with pytest.raises(DataError, match=r"empty.*python -m nltk\.downloader wordnet"):
-        WordNet(tmp_path / "empty")
-    changed = write_wordnet(tmp_path / "other")
-    counts = changed / "corpora" / "wordnet" / "cntlist.rev"
-    counts.write_text(counts.read_text("latin-1").replace("buy%2:00:00:: 1 30", "buy%2:00:00:: 1 31"), "latin-1")
-    assert WordNet(changed).count("buy", "verb") == 31
+        WordNet()
+    monkeypatch.setattr(nltk.data, "path", [str(write_wordnet(tmp_path / "data"))])
     assert WordNet().count("buy", "verb") == 30
     incomplete = write_wordnet(tmp_path / "incomplete")
     (incomplete / "corpora" / "wordnet" / "lexnames").unlink()
-    monkeypatch.setattr(nltk.data, "path", [])
+    monkeypatch.setattr(nltk.data, "path", [str(incomplete)])
     with pytest.raises(DataError, match=r"no complete WordNet.*lexnames"):
-        WordNet(incomplete)
+        WordNet()
 
 
 @pytest.mark.parametrize(
@@ -90,10 +82,10 @@ def slow(masked_folder: Path) -> Any:
     return AutoModelForMaskedLM.from_pretrained(masked_folder).double().eval()
 
 
-def test_slots_match_single_passes(model: MaskedModel, slow: Any) -> None:
+def test_slots_match_single_passes(model: MaskedModel, slow: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = model.tokenizer
     queries = queries_for("green", "buy", "blorp")
-    model.batch_size = 5
+    monkeypatch.setattr(resources, "BATCH", 5)
     for (text, start, end, _), (candidates, fillers) in zip(queries, model.mask_scores(queries), strict=True):
         ids = tokenizer(text[:start] + "[MASK]" + text[end:], return_tensors="pt")
         with torch.no_grad():

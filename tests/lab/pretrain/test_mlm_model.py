@@ -1,20 +1,36 @@
-"""Masked language models of every family: logits at masked tokens alone, untied output, what cannot be loaded."""
+"""Masked language models: logits at masked tokens alone, new models, packed and masked batches against loops."""
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, TrainingArguments
+from transformers import AutoModel, AutoModelForMaskedLM, DataCollatorForLanguageModeling, TrainingArguments
 
 from essent.errors import InputError, ModelError
-from essent.lab.pretrain.model import fit_config, logits_at, open_model, open_tokenizer, read_config, train_word_pieces
+from essent.lab.pretrain.model import (
+    logits_at,
+    mask,
+    masked_once,
+    new_model,
+    open_model,
+    open_tokenizer,
+    pack,
+    split_texts,
+)
 from essent.lab.pretrain.run import MaskedTrainer
-from essent.lab.pretrain.settings import Start
-from families import CORPUS
+from families import CORPUS, build_tokenizer
+
+TEXTS = CORPUS[:8]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return build_tokenizer("wordpiece")
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +40,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize("family", ["modernbert", "deberta-v2"])
 def test_masked_tokens_alone_have_the_same_loss(family: str, folder_of) -> None:
-    model, new = open_model(Start(str(folder_of(family))))
+    model, new = open_model(str(folder_of(family)), {})
     assert new == []
     model = model.double().eval()
     torch.manual_seed(0)
@@ -49,7 +65,7 @@ def test_masked_tokens_alone_have_the_same_loss(family: str, folder_of) -> None:
 
 
 def test_a_batch_without_masks_moves_nothing(bert: Path, tmp_path: Path) -> None:
-    model, _ = open_model(Start(str(bert)))
+    model, _ = open_model(str(bert), {})
     trainer = MaskedTrainer(model, TrainingArguments(str(tmp_path), use_cpu=True), None, print)
     ids = torch.arange(5, 25).reshape(2, 10)
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": torch.full_like(ids, -100)}
@@ -58,82 +74,130 @@ def test_a_batch_without_masks_moves_nothing(bert: Path, tmp_path: Path) -> None
     assert not any(value is not None and value.any() for value in (loss, *(w.grad for w in model.parameters())))
 
 
-def test_untied_is_saved_untied(bert: Path, tmp_path: Path) -> None:
-    def weights(model) -> tuple[torch.Tensor, torch.Tensor]:
-        return model.get_output_embeddings().weight, model.get_input_embeddings().weight
-
-    model, _ = open_model(Start(str(bert)), untied=True)
-    output, table = weights(model)
-    assert output is not table
-    assert torch.equal(output, table)
-    with torch.no_grad():
-        output.add_(1)
-    model.save_pretrained(tmp_path)
-    saved = weights(AutoModelForMaskedLM.from_pretrained(tmp_path))
-    assert all(map(torch.equal, saved, (output, table)))
-
-
-def test_a_new_head_depends_on_the_seed(bert: Path, tmp_path: Path) -> None:
+def test_missing_head_is_named(bert: Path, tmp_path: Path) -> None:
     AutoModel.from_pretrained(bert).save_pretrained(tmp_path)  # a sentence encoder has no head
-    models = [open_model(Start(str(tmp_path)), seed=seed) for seed in (0, 0, 1)]
-    first, repeated, reseeded = (model.cls.predictions.transform.dense.weight for model, _ in models)
-    assert torch.equal(first, repeated)
-    assert not torch.equal(first, reseeded)
-    assert "cls.predictions.transform.dense.weight" in models[0][1]
-    assert all(name.startswith("cls.") for name in models[0][1])
+    _, missing = open_model(str(tmp_path), {})
+    assert "cls.predictions.transform.dense.weight" in missing
+    assert all(name.startswith("cls.") for name in missing)
 
 
 # -- configuration and tokenizer --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("model", "config", "kind", "message"),
-    [
-        (None, None, InputError, "model=None and config=None: pass one"),
-        (None, "minni", InputError, "Did you mean 'mini'"),
-        (None, "bad.json", InputError, "is not a configuration"),
-        (None, "gpt2.json", ModelError, "no masked language model for model_type='gpt2'"),
-        (None, "heads.json", InputError, "is not a configuration.*hidden_size"),
-    ],
-)
-def test_read_config_refusals(model, config, kind, message: str, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name, values in {
-        "gpt2": {"model_type": "gpt2"},
-        "bad": ["model_type"],
-        "heads": {"model_type": "bert", "hidden_size": "wide"},
-    }.items():
-        (tmp_path / f"{name}.json").write_text(json.dumps(values), "utf-8")
-    with pytest.raises(kind, match=message):
-        read_config(Start(model, config))
-
-
-def test_tokenizer_and_fit_of_the_configuration(bert: Path, folder_of) -> None:
-    with pytest.raises(InputError, match="has its own tokenizer"):
-        open_tokenizer(Start(str(bert), tokenizer="other"), [])
+def test_new_models(bert: Path, folder_of, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ModelError, match="has no mask token"):
-        open_tokenizer(Start(tokenizer=str(folder_of("gpt2"))), [])
-    tokenizer = AutoTokenizer.from_pretrained(bert)
-    config = read_config(Start(config="tiny"))
-    fit_config(config, tokenizer, 64, new=True, untied=True)
+        open_tokenizer(str(folder_of("gpt2")), {})
+    tokenizer = open_tokenizer(str(bert), {})
+    model = new_model("tiny", tokenizer, untied=True)
+    config = model.config
+    assert (config.num_hidden_layers, config.hidden_size) == (2, 128)
     assert config.vocab_size == len(tokenizer)
     assert config.pad_token_id == tokenizer.pad_token_id
-    assert not config.tie_word_embeddings
-    with pytest.raises(InputError, match="max_seq_length=513: must be at most 512"):
-        fit_config(config, tokenizer, 513, new=True, untied=False)
-    config.vocab_size = 10
-    with pytest.raises(InputError, match="vocab_size=10 of the model: must be at least"):
-        fit_config(config, tokenizer, 64, new=False, untied=False)
+    model.save_pretrained(tmp_path / "untied")  # PromptBERT, App. A.2
+    output, table = (
+        AutoModelForMaskedLM.from_pretrained(tmp_path / "untied").get_output_embeddings().weight,
+        model.get_input_embeddings().weight,
+    )
+    assert not torch.equal(output, table)
+    assert torch.equal(output, model.get_output_embeddings().weight)
+    monkeypatch.chdir(tmp_path)
+    for name, values, kind, message in (
+        ("minni", None, InputError, "Did you mean 'mini'"),
+        ("bad.json", ["model_type"], InputError, "is not a configuration"),
+        ("gpt2.json", {"model_type": "gpt2"}, ModelError, "no masked language model for 'gpt2'"),
+        (
+            "heads.json",
+            {"model_type": "bert", "hidden_size": "wide"},
+            InputError,
+            "is not a configuration.*hidden_size",
+        ),
+    ):
+        if values is not None:
+            (tmp_path / name).write_text(json.dumps(values), "utf-8")
+        with pytest.raises(kind, match=message):
+            new_model(name, tokenizer, untied=False)
 
 
-def test_trained_word_pieces(tmp_path: Path) -> None:
-    texts = [*CORPUS, "Ünïcode, emoji 😀 and 中文.", "half a pair \ud800"]
-    first, second = (train_word_pieces(texts, 200) for _ in range(2))
-    assert first.backend_tokenizer.to_str() == second.backend_tokenizer.to_str()
-    assert len(first) <= 200
-    first.save_pretrained(tmp_path)
-    saved = AutoTokenizer.from_pretrained(tmp_path)
-    ids = saved("A Man is playing.")["input_ids"]
-    assert saved.convert_ids_to_tokens(ids)[0] == "[CLS]"
-    assert saved.decode(ids, skip_special_tokens=True) == "a man is playing."
-    assert saved.mask_token_id is not None
+# -- splitting --------------------------------------------------------------------------------------------------------
+
+
+def test_split_is_a_partition() -> None:
+    texts = [f"Text {i % 300}." for i in range(900)] + ["", "  "]
+    train, validation = split_texts(texts, seed=0)
+    assert len(train) + len(validation) == 300
+    assert len(validation) == 3
+    assert not set(train) & set(validation)
+    assert (train, validation) == split_texts(texts, seed=0)
+    assert validation != split_texts(texts, seed=1)[1]
+    with pytest.raises(InputError, match="Cannot train on 1 different texts"):
+        split_texts(["One.", "One.", " "], 0)
+
+
+# -- packing ----------------------------------------------------------------------------------------------------------
+
+
+def ids_of(tokenizer, text: str) -> list[int]:
+    return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def pieces_of(ids, tokenizer) -> list[list[int]]:
+    """What stands between [CLS] and [SEP] in every sequence."""
+    text = " ".join(str(token) for row in ids.tolist() for token in row if token != tokenizer.pad_token_id)
+    pieces = re.findall(rf"\b{tokenizer.cls_token_id} (.*?)\b{tokenizer.sep_token_id}\b", text)
+    return sorted([int(token) for token in piece.split()] for piece in pieces)
+
+
+def test_pack_is_first_fit(tokenizer) -> None:
+    before = tokenizer.backend_tokenizer.to_str()
+    packed = pack(tokenizer, TEXTS, 48)
+    assert tokenizer.backend_tokenizer.to_str() == before
+    assert pieces_of(packed, tokenizer) == sorted(ids_of(tokenizer, text) for text in TEXTS)
+    rows: list[int] = []
+    for length in [len(ids_of(tokenizer, text)) + 2 for text in TEXTS]:  # the first sequence that has room
+        row_index = next((row_index for row_index, row in enumerate(rows) if row + length <= 48), len(rows))
+        rows[row_index:] = [sum(rows[row_index : row_index + 1]) + length, *rows[row_index + 1 :]]
+    assert (packed != tokenizer.pad_token_id).sum(axis=1).tolist() == rows
+
+
+def test_long_texts_are_split_and_special_tokens_are_letters(tokenizer) -> None:
+    ids = [ids_of(tokenizer, text) for text in TEXTS]
+    expected = sorted(own[i : i + 6] for own in ids for i in range(0, len(own), 6))
+    assert pieces_of(pack(tokenizer, TEXTS, 8), tokenizer) == expected
+    with pytest.raises(InputError, match="max_seq_length=2: must be at least 3"):
+        pack(tokenizer, TEXTS, 2)
+    (row,) = pack(tokenizer, ["the [MASK] and [SEP]"], 32).tolist()
+    assert tokenizer.mask_token_id not in row
+    assert row.count(tokenizer.sep_token_id) == 1
+
+
+# -- masks ------------------------------------------------------------------------------------------------------------
+
+
+def test_few_validation_sequences_are_repeated(tokenizer) -> None:
+    masking, packed = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.5), pack(tokenizer, TEXTS, 48)
+    labels, again, other = ([row["labels"].tolist() for row in masked_once(packed, masking, n)] for n in (0, 0, 1))
+    assert 64 <= len(labels) < 64 + len(TEXTS)
+    assert len(set(map(tuple, labels))) == len(labels)
+    assert labels == again != other
+    assert masking.generator is None  # those of training come from torch's random numbers
+    with pytest.raises(InputError, match="held-out texts contain no token to predict"):
+        masked_once(pack(tokenizer, ["\u200b"], 16), masking, 0)
+
+
+def test_masks_are_bert_s(tokenizer) -> None:
+    torch.manual_seed(0)
+    ids = torch.from_numpy(pack(tokenizer, TEXTS, 48)).repeat(40, 1)
+    before = ids.clone()
+    batch = mask(ids, DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15))
+    assert torch.equal(ids, before)
+    chosen = batch["labels"] != -100
+    special = torch.isin(ids, torch.tensor(tokenizer.all_special_ids))
+    assert not (chosen & special).any()
+    assert torch.equal(batch["labels"][chosen], ids[chosen].long())
+    assert torch.equal(batch["input_ids"][~chosen], ids[~chosen].long())
+    assert float(chosen.sum() / (~special).sum()) == pytest.approx(0.15, abs=0.015)
+    masked = batch["input_ids"][chosen] == tokenizer.mask_token_id
+    unchanged = batch["input_ids"][chosen] == ids[chosen]
+    assert float(masked.float().mean()) == pytest.approx(0.8, abs=0.03)
+    assert float(unchanged.float().mean()) == pytest.approx(0.1, abs=0.03)
+    assert torch.equal(batch["attention_mask"] == 0, ids == tokenizer.pad_token_id)

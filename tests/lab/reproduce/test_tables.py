@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import statistics
 
 import pytest
 
@@ -74,30 +73,17 @@ def row_of(table: Table, row: str, block: str = "") -> dict[str, Cell]:
     return {cell.column: cell for cell in table.cells() if cell.row == row and block in cell.block}
 
 
-def test_published_figure_of_a_part() -> None:
+def test_part_of_a_table() -> None:
     whole = find_table("stankevicius-4")
     part = only_tasks(whole, {*STS, *HEADS, "agnews"}.__contains__)
-    for row, column in (("avg.", "T4"), ("idf^T + quantile-u", "BERT"), ("avg.", "RE")):
-        singles = [row_of(find_table(f"stankevicius-{n}"), row)[column] for n in ("A1", "A6", "A7")]
-        published = row_of(part, row, "STS")[column].published
-        mean = statistics.mean(single.published.value for single in singles)
-        assert published.value == pytest.approx(mean, abs=0.006)
-        assert published.over_all == 0
-    single = row_of(part, "avg.", "clustering")["RE"]
-    assert (single.settings["tasks"], single.published.value) == (["agnews"], 28.0)
     heads, printed = (row_of(table, "avg.", "classification")["BERT"] for table in (part, whole))
     assert heads.settings["tasks"] == ["cr", "stsb-soft"]
     assert (heads.published.value, heads.published.over_all) == (printed.published.value, 12)
-
-
-def test_single_task_columns_and_whole_tables() -> None:
-    part = only_tasks(find_table("ditto-6"), STS.__contains__)
-    row = row_of(part, "BERT static avg.")
+    table = find_table("ditto-6")
+    row, printed_row = (row_of(rows, "BERT static avg.") for rows in (only_tasks(table, STS.__contains__), table))
     assert list(row) == ["STS12", "STS-B", "SICK-R", "Avg."]
-    mean = statistics.mean(row[column].published.value for column in ("STS12", "STS-B", "SICK-R"))
-    assert row["Avg."].published.value == pytest.approx(mean, abs=0.006)
-    alone = only_tasks(find_table("ditto-1"), STS.__contains__)  # the figures stand in another table
-    assert next(iter(row_of(alone, "BERT static avg.").values())).published == row["Avg."].published
+    assert row["STS12"] == printed_row["STS12"]
+    assert row["Avg."].published.over_all == 7
     table = find_table("promptbert-1")
     assert only_tasks(table, lambda name: True) == table
     assert not only_tasks(find_table("stankevicius-A1"), {"cr"}.__contains__).cells()

@@ -12,7 +12,7 @@ from essent._core.atomic import write_json
 from essent._core.lazy import optional_import
 from essent.cli import options as opt
 from essent.cli.console import prepare_torch, results, show_lines, show_note
-from essent.cli.files import check_folder, check_output, read_files, write_json_file
+from essent.cli.files import check_output, read_files, write_json_file
 from essent.errors import NotFittedError
 from essent.recipe.recipe import Recipe
 
@@ -31,9 +31,8 @@ def pair(
 ) -> None:
     """Explain the similarity of two sentences.
 
-    Prints their cosine, the calibrated similarity if the model has one, what each token gives to the cosine (the cosine
-    minus the cosine without the token), and what a negation or a typo in either sentence changes. Negations and typos
-    are made by the rules of `essent lab minimal-pairs build`, for English, and need the extra heros.
+    Prints their cosine, the calibrated similarity if the model has one, and what each token gives to the cosine: the
+    cosine minus the cosine without the token.
 
     ```console
     $ essent lab explain "The film was good." "The film was not good." -m all-MiniLM-L6-v2 -r mean -o pair.png
@@ -51,8 +50,7 @@ def pair(
     if output is not None:
         optional_import("matplotlib", "demo")
     prepare_torch("essent lab explain")
-    from essent.lab.explain.pair import explain_pair
-    from essent.lab.explain.pair_picture import draw_pair
+    from essent.lab.explain.pair import draw_pair, explain_pair
 
     try:
         explanation = explain_pair(model, first, second, parsed, **run.options)
@@ -61,7 +59,8 @@ def pair(
     show_lines([explanation.headline()])
     if explanation.calibration:
         show_lines([f"calibrated: {explanation.calibration}"])
-    results().print(*explanation.tables(), sep="")
+    if any(explanation.tokens):
+        results().print(explanation.table())
     for note in explanation.notes:
         show_note(note)
     if output is not None:
@@ -119,28 +118,27 @@ def bias(
     column: opt.Column = "text",
     run: opt.Run = opt.Run(),
 ) -> None:
-    """Draw and measure the biases of token embeddings.
+    """Draw the biases of token embeddings.
 
     The biases by frequency, sub-word and case are those of PromptBERT, Figures 1 and 2 (two principal components) and
     Table 2. A masked-LM head that is not tied to the word embeddings gets its own row of panels.
 
     ```console
-    $ essent lab explain bias -m bert-base-cased --texts wikipedia.txt --output bias
+    $ essent lab explain bias -m bert-base-cased --texts wikipedia.txt --output bias.png
     ```
 
     Args:
         model: A model on the hub, or a folder.
-        output: Folder for the picture (bias.png) and the numbers (bias.json).
+        output: The picture: .png, .svg or .pdf.
         texts: Texts for token counts. Default: rank tokens by the vocabulary's order.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
     """
+    check_output(output, run.force, PICTURES)
     prepare_torch("essent lab explain")
     optional_import("matplotlib", "demo")
-    from essent.lab.explain.bias import token_bias, write_bias
+    from essent.lab.explain.bias import draw_bias, token_bias
 
-    check_folder(output, run.force)
-    corpus = None if texts is None else read_files(texts, column)
-    report = token_bias(model, corpus, **run.options)
-    write_bias(report, output)
+    report = token_bias(model, None if texts is None else read_files(texts, column), **run.options)
+    draw_bias(report, output)
     results().print(report.table())
-    show_note(f"Wrote bias.png and bias.json in {output}.")
+    show_note(f"Wrote {output}.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
@@ -17,7 +16,6 @@ from essent.cli.files import expand_groups, read_files, read_pairs, write_json_f
 from essent.cli.search import SearchOptions, save_best, show_board
 from essent.lab.pretrain.settings import Pretraining
 
-GENERATED = "generated.json"  # file in the work folder
 LEARNING = Group("Learning", sort_key=1)
 
 
@@ -27,9 +25,7 @@ def templates(
     data: Annotated[list[str], Parameter(alias="-d")],
     grammar: str | None = None,
     t5: str | None = None,
-    definitions: opt.Folder = None,
     candidates: Annotated[int | None, Parameter(validator=Number(gte=2))] = None,
-    longest: Annotated[int | None, Parameter(validator=Number(gte=2))] = None,
     layers: str = "L",
     shaping: str = "",
     options: SearchOptions = SearchOptions(),
@@ -51,40 +47,30 @@ def templates(
         grammar: promptbert (default; the candidates of its Table 4), or a .yaml file with a template and the choices
             for its slots.
         t5: Generate the templates with this T5 on the hub, e.g. t5-large, or folder.
-        definitions: For --t5: a file with the columns word and definition. Default: the 50 definitions of this package.
         candidates: For --t5: number of templates. Default: 500.
-        longest: For --t5: maximum number of tokens per filling. Default: 20.
         layers: Layers of the [MASK] vector, as a mix.
         shaping: Shaping chain for the vectors, such as zscore.
     """
     if t5 is None:
-        generator_options = {"--definitions": definitions, "--candidates": candidates, "--longest": longest}
-        opt.refuse(generator_options, "needs a T5. Pass --t5 t5-large, or a folder.")
+        opt.refuse({"--candidates": candidates}, "needs a T5. Pass --t5 t5-large, or a folder.")
     else:
         opt.refuse({"--grammar": grammar}, "and --t5 exclude each other.")
     options.check_outputs()
     prepare_torch("essent lab templates")
     from essent.lab.templates import search as tools
 
-    names, work = expand_groups(data), options.work
+    names = expand_groups(data)
     pairs: Any = names[0] if len(names) == 1 else read_pairs(names, options.data_folder)
     generated: list[tools.Candidate] = []
     if t5 is None:
         choices = tools.find_grammar(grammar or "promptbert").templates()
     else:
-        keep, work = (None, None) if work is None else (work / GENERATED, work / "search")
         generated = tools.generate_templates(
-            t5,
-            tools.DEFINITIONS if definitions is None else tools.read_definitions(definitions),
-            candidates=candidates or tools.CANDIDATES,
-            longest=longest or tools.LONGEST,
-            progress=wants_progress(),
-            device=options.device,
-            keep=keep,
+            t5, candidates=candidates or tools.CANDIDATES, progress=wants_progress(), device=options.device
         )
         choices = [candidate.template for candidate in generated]
         show_note(f"{len(choices)} templates by {t5}.")
-    arguments = {"layers": layers, "shaping": shaping, "work": work, **options.arguments, **options.options}
+    arguments = {"layers": layers, "shaping": shaping, "work": options.work, **options.arguments, **options.options}
     board = tools.search_templates(model, pairs, choices, **arguments)
     show_board(board, options)
     best = next(trial.recipe.template for trial in board.trials if trial.recipe.template)
@@ -99,11 +85,7 @@ def pretrain(
     texts: opt.Texts,
     output: opt.Output,
     column: opt.Column = "text",
-    held_out: Annotated[list[Path] | None, Parameter(group=opt.INPUTS)] = None,
     model: Annotated[str | None, Parameter(alias="-m")] = None,
-    config: str | None = None,
-    tokenizer: str | None = None,
-    vocabulary: int = 30_522,
     settings: Annotated[Pretraining | None, Parameter(name="*", group=LEARNING)] = None,
     resume: bool = False,
     run: opt.Run = opt.Run(),
@@ -115,7 +97,7 @@ def pretrain(
     checkpoint; --resume continues from it, with the same weights as an uninterrupted run.
 
     ```console
-    $ essent lab pretrain -t texts.txt --config mini --epochs 3 -o my-model
+    $ essent lab pretrain -t texts.txt --config mini --tokenizer bert-base-uncased --epochs 3 -o my-model
     $ essent lab pretrain -t domain.txt -m bert-base-uncased --epochs 1 --learning-rate 5e-5 -o adapted
     ```
 
@@ -123,31 +105,25 @@ def pretrain(
         texts: Texts to learn from: one per line, or .jsonl, .csv, .tsv or .parquet with --column.
         output: Folder of the model and its checkpoints.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
-        held_out: Texts for validation only. Default: one in a hundred of --texts.
         model: An existing model to train further.
-        config: Architecture of a new model: tiny, mini, small, medium or base (BERT), or a config.json of any encoder.
-        tokenizer: Tokenizer of a new model, a name on the hub or a folder. Default: learn word pieces from the texts.
-        vocabulary: Maximum number of word pieces to learn.
         resume: Continue from the last checkpoint in the output folder.
     """
     prepare_torch("essent lab pretrain")
     from essent.lab.pretrain.run import pretrain as run_pretraining
-    from essent.lab.pretrain.settings import Start
 
     corpus = read_files(texts, column)
-    held_out_texts = None if held_out is None else read_files(held_out, column)
     if os.environ.get("RANK", "0") != "0":  # only the first process of torchrun prints
         set_quiet(True)
     outcome = run_pretraining(
         corpus,
         output,
-        Start(model, config, tokenizer, vocabulary, run.hub_options),
         settings or Pretraining(),
-        held_out=held_out_texts,
+        model=model,
         resume=resume,
         force=run.force,
         device=run.device,
         progress=wants_progress(),
         note=show_note,
+        **run.hub_options,
     )
-    show_note(f"{output}: {outcome.steps} steps, held-out loss {outcome.loss:.3f}, accuracy {outcome.accuracy:.3f}")
+    show_note(f"{output}: {outcome['steps']} steps, held-out loss {outcome['held_out_loss']:.3f}")

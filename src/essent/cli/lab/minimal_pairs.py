@@ -1,33 +1,26 @@
-"""`essent lab minimal-pairs`: similarity of sentences and their copies with one small change; build and check pairs."""
+"""`essent lab minimal-pairs`: similarity of sentences and their copies with one small change; build pairs."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from essent._core.atomic import write_json
-from essent._core.lazy import check_torch, optional_import
+from essent._core.lazy import optional_import
 from essent.cli import options as opt
 from essent.cli.console import is_quiet, prepare_torch, results, show_lines, show_note, wants_progress
 from essent.cli.files import check_output, check_report, listed, read_files, write_json_file, write_page
-from essent.errors import DataError, VerificationError
+from essent.errors import DataError
 from essent.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from essent.lab.minimal_pairs.rows import Tokenize
     from essent.tasks.result import Result
 
 COMMAND = "essent lab minimal-pairs"
-MAX_PROBLEMS = 20  # printed
-COLUMNS = {"rouge1": "R1", "rouge2": "R2", "rougeL": "RL", "levenshtein": "Lev", "length": "Len"}
 
 
 def evaluate(
@@ -135,14 +128,9 @@ def build(
     texts: opt.Texts,
     output: opt.Output,
     originals: Annotated[opt.Count, Parameter(alias="-n")] = 1000,
-    look_at: opt.Count = 20,
     seed: int = 0,
     model: Annotated[str | None, Parameter(alias="-m")] = None,
-    wordnet: opt.Folder = None,
-    parser: str | None = None,
-    json_file: opt.Json = None,
     column: opt.Column = "text",
-    batch_size: opt.BatchSize = 64,
     run: opt.Run = opt.Run(),
 ) -> None:
     """Build HEROS-style minimal pairs from your own sentences.
@@ -161,99 +149,37 @@ def build(
         texts: Texts of one or more sentences each.
         output: A .jsonl file, one minimal pair per line.
         originals: Number of original sentences.
-        look_at: With WordNet and --model: sentences examined per original; the most confident ones are written.
         seed: Seed of the sampled sentences and the random changes.
         model: A masked language model such as bert-large-uncased, for Synonym, Antonym and Random MLM.
-        wordnet: NLTK's data folder with WordNet. Default: NLTK's own search path.
-        parser: A spaCy pipeline with a parser. Default: en_core_web_sm; en_core_web_trf is more accurate.
-        json_file: Also write why sentences were excluded, and the overlaps, as JSON; - is standard output.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
-        batch_size: Sentences per batch.
     """
     prepare_torch(COMMAND)
-    from essent.lab.minimal_pairs.parsing import Parser
-    from essent.lab.minimal_pairs.resources import MaskedModel, Resources, WordNet, misspellings
-    from essent.lab.minimal_pairs.rows import overlaps, words_and_marks, write_rows
+    from essent.lab.minimal_pairs.resources import MaskedModel, WordNet
     from essent.lab.minimal_pairs.run import build as build_pairs
+    from essent.lab.minimal_pairs.run import write_pairs
 
     check_output(output, run.force, (".jsonl",))
-    check_output(json_file, run.force)
-    optional_import("lemminflect", "heros")
+    optional_import("spacy", "heros")
     sentences = read_files(texts, column)
-    pipeline, typos = Parser(parser), misspellings()
-    lexicon, masked, unit = None, None, "words and marks"
-    tokenize: Tokenize = words_and_marks
+    wordnet, masked = None, None
     try:
-        lexicon = WordNet(wordnet)
+        wordnet = WordNet()
     except DataError as error:
-        if wordnet is not None:  # set by the user
-            raise
         show_note(f"Without WordNet, the subsets Synonym, Antonym and Random MLM are skipped. {error}")
     if model is None:
         show_note("Without --model, the subsets Synonym, Antonym and Random MLM are skipped.")
-    elif lexicon is not None:
-        masked = MaskedModel(model, run.device, batch_size, **run.hub_options)
-        unit, tokenize = f"tokens of {model}", masked.tokens  # as in the paper
-    resources = Resources(pipeline, lexicon, masked, typos)
-    rows, quality = build_pairs(sentences, resources, originals, seed, look_at, wants_progress())
-    if not rows:
-        frequent = ", ".join(f"{reason} ({number})" for reason, number in [*quality.fallen.items()][:4])
-        raise DataError(f"{listed(texts)}: no sentence is suitable. The most frequent reasons: {frequent}.")
-    write_rows(rows, output)
-    pairs = Counter(row.subset for row in rows)
-    report = {**asdict(quality), "pairs": pairs, "overlap": overlaps(rows, tokenize), "unit": unit}
-    write_json_file(json_file, partial(write_json, value=report))
+    elif wordnet is not None:
+        masked = MaskedModel(model, run.device, **run.hub_options)
+    pairs, quality = build_pairs(sentences, wordnet, masked, originals, seed, wants_progress())
+    reasons = [f"{reason}: {number}" for reason, number in quality.fallen.items()]
+    if not pairs:
+        raise DataError(f"{listed(texts)}: no sentence is suitable. The reasons: {', '.join(reasons[:4])}.")
+    write_pairs(pairs, output)
     if not is_quiet():
-        show_lines(_report_lines(report), json_file)
+        show_lines([f"{quality.seen} sentences examined, {quality.originals} originals built. Excluded sentences:"])
+        show_lines([f"  {reason}" for reason in reasons])
+        if quality.good:
+            shares = " and ".join(f"{share:.0%} of the {relation}s" for relation, share in quality.good.items())
+            show_lines([f"The regression estimates that {shares} are good. A smaller -n raises this."])
         if quality.originals < originals:
             show_note(f"Built {quality.originals} of {originals} originals: no more sentences are suitable.")
-
-
-def check(
-    file: Annotated[Path, Parameter(name="FILE")],
-    /,
-    *,
-    parser: str | None = None,
-) -> None:
-    """Find faulty pairs.
-
-    Reports pairs that are equal, differ in more than the rule of their subset allows, or look ungrammatical, according
-    to a parser. Read the reported pairs; other pairs may still be wrong. Exit code 1 if a pair is reported.
-
-    ```console
-    $ essent lab minimal-pairs check pairs.jsonl
-    ```
-
-    Args:
-        file: A file of minimal pairs, in a format that evaluate reads.
-        parser: A spaCy pipeline with a parser. Default: en_core_web_sm.
-    """
-    check_torch(COMMAND)
-    from essent.lab.minimal_pairs.parsing import Parser
-    from essent.lab.minimal_pairs.resources import misspellings
-    from essent.lab.minimal_pairs.rows import check_rows
-    from essent.tasks.heros import load_heros
-
-    pairs = load_heros(file).pairs
-    problems = check_rows(pairs, Parser(parser), misspellings())
-    for problem in problems[:MAX_PROBLEMS]:
-        pair = problem.pair
-        show_lines([f"pair {problem.number}, {pair.subset}: {problem.problem}\n  {pair.original}\n  {pair.changed}"])
-    if len(problems) > MAX_PROBLEMS:
-        show_note(f"… and {len(problems) - MAX_PROBLEMS} more problems.")
-    if problems:
-        raise VerificationError(f"{len(problems)} of {len(pairs)} pairs break the rule of their subset.")
-    show_lines([f"{len(pairs)} pairs; all follow the rule of their subset."])
-
-
-def _report_lines(report: Mapping[str, Any]) -> list[str]:
-    lines = [f"{report['seen']} sentences examined, {report['originals']} originals built. Excluded sentences:"]
-    lines += [f"  {reason}: {number}" for reason, number in report["fallen"].items()]
-    lines.append(f"Overlap (Lev and Len in {report['unit']}; the paper counts tokens of bert-base-uncased):")
-    for name, values in report["overlap"].items():
-        figures = (f"{label} {values[c]:.{2 if c == 'levenshtein' else 1}f}" for c, label in COLUMNS.items())
-        lines.append(f"  {name}: {', '.join(figures)}")
-    if report["good"]:
-        shares = " and ".join(f"{share:.0%} of the {relation}s" for relation, share in report["good"].items())
-        lines.append(f"The regression estimates that {shares} are good. A smaller -n raises this.")
-    return lines

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from essent._core.atomic import write_json
 from essent.cli import options as opt
 from essent.cli.console import prepare_torch, results, show_error, show_lines, show_note, wants_progress
-from essent.cli.files import check_output, read_files, write_json_file
+from essent.cli.files import read_files
 from essent.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,9 +31,6 @@ def reproduce(
     only_tasks: list[str] | None = None,
     seeds: int | None = None,
     column: opt.Column = "text",
-    json_file: opt.Json = None,
-    cache: opt.Folder = None,
-    batch_size: opt.BatchSize = 32,
     run: opt.Run = opt.Run(),
 ) -> None:
     """Reproduce a published table.
@@ -58,12 +53,9 @@ def reproduce(
         texts: Texts that replace the paper's corpus for counts, fits and measures.
         only_rows: Only these rows, e.g. "avg.*" "idf^T".
         only_columns: Only these columns, e.g. RE T0.
-        only_tasks: Only these tasks, e.g. "sts*" cr; means are over these tasks.
+        only_tasks: Only these tasks, e.g. "sts*" cr; means are over these tasks, and are not compared.
         seeds: Maximum number of seeds of random embeddings.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
-        json_file: Also write all cells as JSON; - is standard output.
-        cache: Folder for averaged token vectors, which later runs read.
-        batch_size: Texts of about 64 tokens per batch.
     """
     if table is None:
         _list()
@@ -71,14 +63,13 @@ def reproduce(
     prepare_torch("essent lab reproduce")
     from essent.lab.reproduce.published import find_table
     from essent.lab.reproduce.published import only_tasks as with_tasks
-    from essent.lab.reproduce.results import render, settings_of, summary, to_dict
+    from essent.lab.reproduce.results import render, settings_of, summary
     from essent.lab.reproduce.run import run_table
 
     published = find_table(table)
     if only_tasks:
         tasks = [name for cell in published.cells() for name in cell.settings.get("tasks", ())]
         published = with_tasks(published, _matcher(only_tasks, tasks))
-    check_output(json_file, run.force)
     done = run_table(
         published,
         _models(model, published),
@@ -87,17 +78,14 @@ def reproduce(
         rows=_matcher(only_rows, [cell.row for cell in published.cells()]),
         columns=_matcher(only_columns, list(published.columns)),
         most_seeds=seeds,
-        batch_size=batch_size,
         progress=wants_progress(),
-        cache=cache,
         report=show_note,
         **run.options,
     )
-    write_json_file(json_file, partial(write_json, value=to_dict(done)))
     head = f"{published.name}: {published.caption}. First line: measured ± 95 %; second line: published (difference)."
-    show_lines([head], json_file)
-    results(json_file).print(render(done))
-    show_lines([summary(done)], json_file)
+    show_lines([head])
+    results().print(render(done))
+    show_lines([summary(done)])
     for line in settings_of(done):
         if line.startswith("Not run"):  # even when the run is quiet
             show_error(line, prefix="")

@@ -1,8 +1,7 @@
 """Biases of token embeddings by frequency, sub-word and case, their anisotropy, and pictures of them.
 
 Source: PromptBERT (Jiang et al. 2022), section 3: Figures 1 and 2 show two principal components of the table, Table 2
-the average cosine of its rows. The share of the table's variance that lies between groups of tokens is essent's own
-measure.
+the average cosine of its rows.
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from essent._core.arguments import ModelLike
-from essent._core.atomic import replacing_file, write_json
+from essent._core.atomic import replacing_file
 from essent._core.lazy import optional_import
 from essent._core.texts import check_texts
 from essent.errors import InputError, ModelError
@@ -28,14 +27,13 @@ from essent.recipe.tokens import Vocabulary, count_tokens, text_ids
 from essent.report.parts import shortened
 from essent.selection.evaluation import model_name
 from essent.tasks.geometry import average_cosine
-from essent.tasks.result import plain, short_name
+from essent.tasks.result import short_name
 
 if TYPE_CHECKING:
     from rich.table import Table
     from sentence_transformers import SentenceTransformer
 
 
-GROUPS = 10  # groups of equal size, from rare to frequent tokens
 CASED = 0.01  # minimum share of tokens with a capital in a cased vocabulary
 UNUSED = re.compile(r"\[unused\d+\]|<unused\d+>|<madeupword\d+>|<extra_id_\d+>")
 
@@ -52,7 +50,7 @@ class TokenMap:
         counted: whether `frequency` was counted in a corpus.
         subword: (M,) whether the token continues a word.
         upper: (M,) whether the word begins with a capital; all False for uncased models, which have a few such tokens.
-        shares: share of the table's variance that each of the two components, and each kind of bias, explains.
+        shares: share of the table's variance that each of the two components explains.
         cosine: average cosine of two different rows.
 
     Example:
@@ -61,7 +59,7 @@ class TokenMap:
         >>> token_map.name, token_map.points.shape
         ('input word embeddings', (29523, 2))
         >>> {name: round(share, 2) for name, share in token_map.shares.items()}
-        {'the first component': 0.02, 'the second component': 0.02, 'frequency': 0.01, 'sub-word': 0.01}
+        {'the first component': 0.02, 'the second component': 0.02}
     """
 
     name: str
@@ -99,14 +97,6 @@ class BiasReport:
     model: str
     maps: tuple[TokenMap, ...]
     texts: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values: arrays become lists, NaN becomes None."""
-
-        def with_lists(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-            return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in fields}
-
-        return dict(plain(asdict(self, dict_factory=with_lists)))
 
     def table(self) -> Table:
         """Return the measures as a table for `rich`."""
@@ -172,21 +162,9 @@ def token_map(name: str, table: np.ndarray, vocabulary: Vocabulary, counts: np.n
     subword = np.array([vocabulary.is_subword(token) for token in tokens])
     upper = np.array([vocabulary.text(token)[:1].isupper() for token in tokens]) & ~subword
     upper &= upper.mean() >= CASED
-    order = np.argsort(np.argsort(frequency, kind="stable"), kind="stable")  # ranks; ties in vocabulary order
-    groups = {"frequency": order * GROUPS // len(order), "sub-word": subword}
-    groups |= {"case": upper} if upper.any() else {}
     first, second = pca.explained_variance_ratio_.tolist()
     shares = {"the first component": first, "the second component": second}
-    shares |= {kind: between_groups(rows, labels) for kind, labels in groups.items()}
     return TokenMap(name, tokens, points, frequency, counts is not None, subword, upper, shares, average_cosine(rows))
-
-
-def between_groups(rows: np.ndarray, labels: np.ndarray) -> float:
-    """Return the share of the variance of rows (M,D) that lies between groups."""
-    centered = rows - rows.mean(axis=0)
-    groups = [centered[labels == label] for label in np.unique(labels)]
-    between = sum(len(group) * (group.mean(axis=0) ** 2).sum() for group in groups)
-    return float(between / (centered**2).sum())
 
 
 def _open_with_head(model: ModelLike, options: dict[str, Any]) -> SentenceTransformer:
@@ -278,19 +256,3 @@ def _draw_groups(axes: Any, token_map: TokenMap, title: str, groups: dict[str, t
         label = f"{name} ({members.sum():,})"
         axes.scatter(*token_map.points[members].T, color=colour, alpha=0.6, label=label, **style)
     axes.legend(frameon=False, loc="upper right", ncols=len(groups), fontsize=9, markerscale=3)
-
-
-def write_bias(report: BiasReport, folder: str | Path) -> None:
-    """Write the picture (PNG) and the numbers (JSON) of a bias report into a folder.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from essent.lab.explain import token_bias, write_bias
-        >>> write_bias(token_bias("my-mlm"), "bias")
-        >>> sorted(path.name for path in Path("bias").iterdir())
-        ['bias.json', 'bias.png']
-    """
-    directory = Path(folder)
-    directory.mkdir(parents=True, exist_ok=True)
-    draw_bias(report, directory / "bias.png")
-    write_json(directory / "bias.json", report.to_dict(), indent=None)

@@ -1,17 +1,16 @@
-"""One pair of sentences: cosine, calibrated similarity, the share of each token, and what a negation or a typo changes.
+"""One pair of sentences: cosine, calibrated similarity, and the share of each token.
 
-A token's share is what the cosine loses without the token: its id is deleted, as in `POST /explain` of the server. The
-negated and misspelled copies come from the rules of `essent.lab.minimal_pairs`, which are for English.
+A token's share is what the cosine loses without the token: its id is deleted, as in `POST /explain` of the server.
 """
 
 from __future__ import annotations
 
 import math
-import zlib
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+import textwrap
+import warnings
+from dataclasses import dataclass
 from itertools import chain, zip_longest
-from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,53 +19,24 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device, truncate_embeddings
 
 from essent._core.arguments import ModelLike
+from essent._core.atomic import replacing_file
 from essent._core.compat import prompt_of
 from essent._core.lazy import optional_import
 from essent._core.texts import check_texts
 from essent.encoder.encoder import Encoder, open_as_it_is
-from essent.errors import InputError, MissingDependencyError, ModelError
+from essent.errors import InputError
 from essent.lab.explain.predictions import shown
-from essent.lab.minimal_pairs.english import negate, part_of_speech, replace_word, replaceable, statement
-from essent.lab.minimal_pairs.parsing import Doc, Parser, UnsuitableError, attempt, is_word, make_typo, text_of
-from essent.lab.minimal_pairs.resources import misspellings
 from essent.recipe.recipe import Recipe
+from essent.report.parts import shortened
+from essent.report.picture import FAINT, STYLE
 from essent.selection.evaluation import model_name
 from essent.tasks.base import unit_rows
+from essent.tasks.result import short_name
 
 if TYPE_CHECKING:
-    import pandas as pd
     from rich.table import Table
 
 TOKENS = 8192  # tokens per pass
-MIN_KNOWN = 0.5  # smallest share of English words in a sentence that is negated
-
-
-@dataclass(frozen=True)
-class PairChange:
-    """The pair after one change of one sentence.
-
-    Attributes:
-        sentence: 1 or 2.
-        kind: "token" (left out), "negation" or "typo".
-        text: the token that is left out, or the changed sentence.
-        cosine: cosine of the changed sentence and the other sentence.
-        difference: `cosine` minus the cosine of the pair; what a token gives is minus this.
-        to_original: cosine of the changed sentence and the same sentence without the change.
-
-    Example:
-        >>> from essent.lab.explain import explain_pair
-        >>> model = "sentence-transformers/all-MiniLM-L6-v2"
-        >>> pair = explain_pair(model, "The film was good.", "The film was not good.")
-        >>> [change.text for change in pair.changes if change.kind == "negation"]
-        ['The film was not good.', 'The film was good.']
-    """
-
-    sentence: int
-    kind: str
-    text: str
-    cosine: float
-    difference: float
-    to_original: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,7 +49,8 @@ class PairExplanation:
         cosine: cosine of their vectors.
         calibrated: calibrated similarity; None if the model has no calibration.
         calibration: what `calibrated` means; "" without a calibration.
-        changes: each token left out, each negation and each typo, of the first sentence and then of the second.
+        tokens: the tokens of each sentence in their order, with what each gives to the cosine: the cosine minus that
+            of the sentence without the token.
         notes: what could not be computed, and why.
 
     Example:
@@ -95,71 +66,29 @@ class PairExplanation:
     cosine: float
     calibrated: float | None
     calibration: str
-    changes: tuple[PairChange, ...]
+    tokens: tuple[list[tuple[str, float]], list[tuple[str, float]]]
     notes: tuple[str, ...]
 
     def __repr__(self) -> str:
         calibrated = "" if self.calibrated is None else f", calibrated={self.calibrated:.2f}"
         return f"PairExplanation(cosine={self.cosine:.2f}{calibrated}, first={self.first!r}, second={self.second!r})"
 
-    def tokens(self, sentence: int) -> list[tuple[str, float]]:
-        """Return the tokens of sentence 1 or 2 in their order, with what each gives to the cosine.
-
-        Example:
-            >>> from essent.lab.explain import explain_pair
-            >>> model = "sentence-transformers/all-MiniLM-L6-v2"
-            >>> pair = explain_pair(model, "The film was good.", "The film was not good.")
-            >>> [token for token, _ in pair.tokens(2)]
-            ['the', 'film', 'was', 'not', 'good', '.']
-        """
-        return [(c.text, -c.difference) for c in self.changes if (c.sentence, c.kind) == (sentence, "token")]
-
-    def copies(self) -> list[PairChange]:
-        """Return the changes of whole sentences: negations and typos."""
-        return [change for change in self.changes if change.kind != "token"]
-
-    def frame(self) -> pd.DataFrame:
-        """Return a data frame with one row per change; the columns are the attributes of `PairChange`.
-
-        Raises:
-            MissingDependencyError: pandas is not installed.
-        """
-        pandas = optional_import("pandas", "data")
-        frame: pd.DataFrame = pandas.DataFrame(
-            map(asdict, self.changes), columns=[field.name for field in fields(PairChange)]
-        )
-        return frame
-
     def headline(self) -> str:
         """Return "cosine 0.79", and the calibrated similarity if there is one."""
         return f"cosine {self.cosine:.2f}" + ("" if self.calibrated is None else f", calibrated {self.calibrated:.2f}")
 
-    def tables(self) -> list[Table]:
-        """Return tables of tokens and of negations and typos for `rich`; none of an empty one."""
+    def table(self) -> Table:
+        """Return the table of tokens for `rich`."""
         from rich import box
         from rich.table import Column, Table
         from rich.text import Text
 
-        def right(name: str) -> Column:
-            return Column(name, justify="right", no_wrap=True)
-
-        style: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False}
-        tables = []
-        both = [[(token, signed(given)) for token, given in self.tokens(number)] for number in (1, 2)]
-        if any(both):
-            table = Table("token of 1", right("gives"), "token of 2", right("gives"), **style)
-            for row in zip_longest(*both, fillvalue=("", "")):
-                table.add_row(*map(Text, chain(*row)))
-            tables.append(table)
-        if copies := self.copies():
-            numbers = ("cosine", "difference", "to original")
-            table = Table("change", Column("changed sentence", overflow="fold"), *map(right, numbers), **style)
-            for copy in copies:
-                name = f"{copy.kind} in {copy.sentence}"
-                figures = f"{copy.cosine:.2f}", signed(copy.difference), f"{copy.to_original:.2f}"
-                table.add_row(name, Text(copy.text), *figures)
-            tables.append(table)
-        return tables
+        gives = (Column("gives", justify="right", no_wrap=True) for _ in range(2))
+        table = Table("token of 1", next(gives), "token of 2", next(gives), box=box.SIMPLE_HEAD, pad_edge=False)
+        both = [[(token, signed(given)) for token, given in tokens] for tokens in self.tokens]
+        for row in zip_longest(*both, fillvalue=("", "")):
+            table.add_row(*map(Text, chain(*row)))
+        return table
 
 
 def signed(value: float) -> str:
@@ -170,7 +99,7 @@ def signed(value: float) -> str:
 def explain_pair(
     model: ModelLike, first: str, second: str, recipe: Recipe | str | None = None, **options: Any
 ) -> PairExplanation:
-    """Explain the similarity of two sentences: what each token gives, and what a negation or a typo changes.
+    """Explain the similarity of two sentences by what each token gives.
 
     What a token gives is the cosine minus the cosine without this token: above 0, it makes the sentences more similar.
     The sum over tokens is not the cosine, because each is left out alone. The model's default prompt, if it has one, is
@@ -190,7 +119,7 @@ def explain_pair(
         >>> from essent.lab.explain import explain_pair
         >>> model = "sentence-transformers/all-MiniLM-L6-v2"
         >>> pair = explain_pair(model, "The film was good.", "The film was not good.", "mean")
-        >>> for token, given in pair.tokens(2):
+        >>> for token, given in pair.tokens[1]:
         ...     print(f"{given:+.1f}  {token}")
         +0.1  the
         +0.2  film
@@ -207,21 +136,16 @@ def explain_pair(
         encoder = Encoder(model, recipe, **options)
     else:
         encoder = model if isinstance(model, SentenceTransformer) else open_as_it_is(model, options)
-    copies, notes = _copies(pair)
-    vectors = encoder.encode([*pair, *(text for _, _, text in copies)], show_progress_bar=False)
-    units = unit_rows(np.asarray(vectors, np.float64))  # (2+C,K)
-    changed: list[tuple[int, str, str, np.ndarray]] = []
-    for number, text in enumerate(pair, start=1):
-        try:
-            changed += [(number, "token", *without) for without in _without_each_token(encoder, text)]
-        except UnsuitableError as error:
-            notes.append(f"No tokens of sentence {number}: {error}.")
-    changed += [(*copy, unit) for copy, unit in zip(copies, units[2:], strict=True)]
+    units = unit_rows(np.asarray(encoder.encode(pair, show_progress_bar=False), np.float64))  # (2,K)
     cosine = float(np.clip(units[0] @ units[1], -1, 1))
-    changes = []
-    for number, kind, text, unit in sorted(changed, key=itemgetter(0)):
-        own, other = np.clip(units[[number - 1, 2 - number]] @ unit, -1, 1).tolist()
-        changes.append(PairChange(number, kind, text, other, other - cosine, own))
+    tokens: tuple[list[tuple[str, float]], list[tuple[str, float]]] = ([], [])
+    notes = []
+    for number, text in enumerate(pair):
+        without = _without_each_token(encoder, text)
+        if isinstance(without, str):
+            notes.append(f"No tokens of sentence {number + 1}: {without}.")
+        else:
+            tokens[number].extend((token, cosine - float(unit @ units[1 - number])) for token, unit in without)
     calibration = getattr(encoder, "calibration", None)
     return PairExplanation(
         model=model_name(model),
@@ -231,30 +155,23 @@ def explain_pair(
         cosine=cosine,
         calibrated=None if calibration is None else float(calibration(cosine)),
         calibration="" if calibration is None else str(calibration),
-        changes=tuple(changes),
+        tokens=tokens,
         notes=tuple(notes),
     )
 
 
-# -- tokens -----------------------------------------------------------------------------------------------------------
-
-
 @torch.inference_mode()
-def _without_each_token(encoder: SentenceTransformer, text: str) -> list[tuple[str, np.ndarray]]:
-    """Return the tokens of a text, each with the unit vector (K,) of the text without it.
-
-    Raises:
-        UnsuitableError: tokens cannot be left out.
-    """
+def _without_each_token(encoder: SentenceTransformer, text: str) -> list[tuple[str, np.ndarray]] | str:
+    """Return the tokens of a text, each with the unit vector (K,) of the text without it, or why there are none."""
     if not isinstance(encoder, Encoder):
-        raise UnsuitableError("no recipe describes the model's modules")
+        return "no recipe describes the model's modules"
     module, (frame, *others) = encoder.module, encoder.module.plan.frames
     if others or frame.between is not None:
-        raise UnsuitableError("the recipe adds several templates, or repeats the text")
+        return "the recipe adds several templates, or repeats the text"
     (ids,) = module.ids([prompt_of(encoder, None, None) + text])
     positions = range(len(frame.before), len(ids) - len(frame.after))  # of the text's tokens
     if len(positions) < 2:
-        raise UnsuitableError("it has only one")
+        return "it has only one"
     encoder.eval()
     parts = []
     for rows in np.array_split(positions, math.ceil(len(positions) * len(ids) / TOKENS)):
@@ -267,43 +184,72 @@ def _without_each_token(encoder: SentenceTransformer, text: str) -> list[tuple[s
     return list(zip(tokens, unit_rows(vectors.numpy()), strict=True))
 
 
-# -- negations and typos ----------------------------------------------------------------------------------------------
+# -- the picture: a bar per token -------------------------------------------------------------------------------------
+
+MORE, LESS = "#2F6DB5", "#C8553D"  # tokens that raise, tokens that lower the cosine
+WIDTH, DPI = 11.0, 150  # inches; dots per inch
+LINE, BAR, EDGES = 0.25, 0.27, 1.0  # inches: a line of the head, a token, title and axis
+MAX_TOKENS = 40  # bars per sentence
+MAX_LINE = 125  # characters per line of the head
 
 
-def _copies(pair: Sequence[str]) -> tuple[list[tuple[int, str, str]], list[str]]:
-    """Return a negated and a misspelled copy of each sentence, and notes on copies that the rules cannot make.
+def draw_pair(pair: PairExplanation, path: str | Path) -> None:
+    """Draw a pair to a file, in the format of its suffix, by default PNG.
 
-    A copy is its sentence (1 or 2), its kind and its text, as in `PairChange`.
+    Bars are what each token gives to the cosine; of more than 40 tokens of a sentence, those that give most are drawn.
+
+    Raises:
+        InputError: there are no tokens to draw.
+        MissingDependencyError: matplotlib is not installed.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from essent.lab.explain import draw_pair, explain_pair
+        >>> model = "sentence-transformers/all-MiniLM-L6-v2"
+        >>> draw_pair(explain_pair(model, "The film was good.", "The film was not good."), "pair.png")
+        >>> Path("pair.png").exists()
+        True
     """
-    try:
-        docs = Parser()(pair)
-        misspellings()  # the typos below read this list, of the same extra
-    except (MissingDependencyError, ModelError) as error:
-        return [], [f"No negations and typos: {error}"]
-    copies, notes = [], []
-    for number, doc in enumerate(docs, start=1):
-        for kind, change in (("negation", _negated), ("typo", _misspelled)):
-            try:
-                copies.append((number, kind, change(doc)))
-            except UnsuitableError as error:
-                notes.append(f"No {kind} of sentence {number}: {error}.")
-    return copies, notes
+    matplotlib = optional_import("matplotlib", "demo")
+    from matplotlib.figure import Figure
+
+    if not any(pair.tokens):
+        raise InputError(f"Nothing to draw: {' '.join(pair.notes)}")
+    head = [pair.headline(), f"{shortened(short_name(pair.model), 60)}, {pair.recipe}"]
+    head += textwrap.wrap(f"calibrated: {pair.calibration}", MAX_LINE) if pair.calibration else []
+    for number, text in ((1, pair.first), (2, pair.second)):
+        head += textwrap.wrap(f"{number}  {text}", MAX_LINE, subsequent_indent="    ", max_lines=3)
+    rows = min(max(map(len, pair.tokens)), MAX_TOKENS)
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # characters missing from the font become boxes
+        size = WIDTH, LINE * len(head) + EDGES + BAR * rows
+        figure: Any = Figure(size, DPI, facecolor="white", layout="constrained")
+        figure.get_layout_engine().set(w_pad=0.12, h_pad=0.08)
+        figure.suptitle("\n".join(head), x=0.02, ha="left", fontsize=11)
+        _draw_tokens(figure, {number: part for number, part in enumerate(pair.tokens, start=1) if part}, rows)
+        with replacing_file(path) as temporary:
+            figure.savefig(temporary, format=temporary.suffix[1:] or "png")
 
 
-def _negated(doc: Doc) -> str:
-    """Negate the main verb, or remove its negation; raise UnsuitableError if no rule applies."""
-    known = [is_word(token.lower_) for token in doc if token.is_alpha and part_of_speech(token)]
-    if known and np.mean(known) < MIN_KNOWN:
-        raise UnsuitableError("most of its words are not English")
-    return negate(statement(doc)).text
-
-
-def _misspelled(doc: Doc) -> str:
-    """Misspell a verb or adjective, or else the longest word; raise UnsuitableError if none has a typo."""
-    rng = np.random.default_rng([0, zlib.crc32(text_of(doc).encode())])  # as `build` draws typos
-    longest = sorted((token for token in doc if token.is_alpha), key=len, reverse=True)
-    for token in [*replaceable(doc), *longest]:
-        typo = attempt(make_typo, token.text, rng, misspellings())
-        if not isinstance(typo, UnsuitableError):
-            return replace_word(token, typo[0])
-    raise UnsuitableError("no word of at least three letters has a typo")
+def _draw_tokens(figure: Any, tokens: dict[int, list[tuple[str, float]]], rows: int) -> None:
+    """Draw a bar per token, in the order of the sentence, on one scale for both sentences."""
+    largest = max(abs(value) for of_sentence in tokens.values() for _, value in of_sentence)
+    limit = 1.35 * max(largest, 0.05)  # room for the numbers
+    panels = figure.subplots(1, len(tokens), squeeze=False)[0]
+    for axes, (number, of_sentence) in zip(panels, tokens.items(), strict=True):
+        drawn = sorted(np.argsort([-abs(value) for _, value in of_sentence], kind="stable")[:MAX_TOKENS])
+        values = np.array([of_sentence[row][1] for row in drawn])
+        left_out = f", {len(drawn)} of {len(of_sentence)}" if len(drawn) < len(of_sentence) else ""
+        axes.set_title(f"What each token of {number} gives{left_out}", loc="left", fontsize=12, weight="bold")
+        axes.set_ylim(rows - 0.4, -0.6)
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        axes.grid(axis="x")
+        bars = axes.barh(range(len(drawn)), values, 0.62, color=np.where(values > 0, MORE, LESS))
+        axes.bar_label(
+            bars, [signed(value).replace("-", "−") for value in values], padding=4, fontsize=8.5, color=FAINT
+        )
+        axes.set_yticks(range(len(drawn)), [shortened(of_sentence[row][0], 24) for row in drawn])
+        axes.set_xlim(-limit, limit)
+        axes.axvline(0, color=FAINT, linewidth=0.8)
+        axes.set_xlabel("cosine of the pair − cosine without the token")

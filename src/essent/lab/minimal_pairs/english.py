@@ -14,14 +14,12 @@ from essent.lab.minimal_pairs.parsing import (
     UPOS,
     Doc,
     Edit,
-    Negation,
     Token,
     UnsuitableError,
     apply_edits,
     article,
     lemmas,
     like_case,
-    text_of,
     word_lists,
 )
 
@@ -68,11 +66,11 @@ def statement(doc: Doc) -> Token:
     return main
 
 
-def negate(token: Token) -> Negation:
+def negate(token: Token) -> str:
     """Negate a verb or adjective in its sentence, or remove its negation.
 
     Returns:
-        The changed sentence (`text`), the edits of the original, and the rule.
+        The changed sentence.
 
     Raises:
         UnsuitableError: no rule applies; the message is the reason.
@@ -80,9 +78,8 @@ def negate(token: Token) -> Negation:
     Example:
         >>> from essent.lab.minimal_pairs import Parser, negate, statement
         >>> (doc,) = Parser()(["The museum opens at nine on Sundays."])
-        >>> negation = negate(statement(doc))
-        >>> negation.text, negation.rule
-        ('The museum does not open at nine on Sundays.', 'do-support')
+        >>> negate(statement(doc))
+        'The museum does not open at nine on Sundays.'
     """
     _refuse_if(not token.tag_.startswith(("JJ", "VB", "MD")), "neither a verb nor an adjective")
     return negate_adjective(token) if token.tag_.startswith("JJ") else negate_verb(token)
@@ -113,7 +110,7 @@ def replace_word(token: Token, new: str) -> str:
     before = token.doc[token.i - 1] if token.i else token
     if before.lower_ in ("a", "an") and article(token.lower_) == before.lower_ != article(new):
         edits.append(Edit(before.idx, before.idx + len(before), like_case(article(new), before.text[:1])))
-    return apply_edits(text_of(token.doc), edits)
+    return apply_edits(token.doc, edits)
 
 
 def ungrammatical(doc: Doc) -> str | None:
@@ -212,7 +209,7 @@ def negator(verb: Token) -> Token | None:
     return next((child for child in verb.children if child.dep_ == "neg" and child.lower_ in NEGATORS), None)
 
 
-def negate_verb(verb: Token) -> Negation:
+def negate_verb(verb: Token) -> str:
     """Add or remove the "not" of a verb group; for an infinitive after "going to", "have to" …, of its governor."""
     _check_negatives(verb)
     finite = finite_word(verb)
@@ -230,7 +227,7 @@ def negate_verb(verb: Token) -> Negation:
     return _insert_after_auxiliary(finite)
 
 
-def negate_adjective(adjective: Token) -> Negation:
+def negate_adjective(adjective: Token) -> str:
     """Put "not" at the verb of the clause: "It does not look good", "He did not read a good book" (no "the").
 
     If other words separate the two, "not" precedes the adjective: "It is (or was) not illegal".
@@ -246,7 +243,7 @@ def negate_adjective(adjective: Token) -> Negation:
     if not (predicate and separated and verb.lemma_ == "be") or negator(verb) is not None:
         return negate_verb(verb)
     _check_negatives(verb)
-    return Negation.of(adjective.doc, [Edit(first.idx, first.idx, "not ")], "not before the adjective")
+    return apply_edits(adjective.doc, [Edit(first.idx, first.idx, "not ")])
 
 
 def _refuse_if(condition: object, reason: str) -> None:
@@ -323,7 +320,7 @@ def _check_adverbs(verb: Token, finite: Token | None) -> None:
     _refuse_if(next_words & {"either", "yet"}, "'either' or 'yet' at the verb")
 
 
-def _remove_negator(verb: Token, negation: Token) -> Negation:
+def _remove_negator(verb: Token, negation: Token) -> str:
     """Remove the "not", "n't" or "never" of a verb."""
     _refuse_if(not negation.i, "negated at the beginning")
     _refuse_if(negation.i + 1 < len(negation.doc) and negation.nbor().lower_ == "even", "'even' requires its negation")
@@ -334,7 +331,7 @@ def _remove_negator(verb: Token, negation: Token) -> Negation:
     edit = Edit(negation.idx - len(before.whitespace_), end, "")  # no space in cannot
     if negation.lower_ == "n't":
         edit = Edit(before.idx, end, like_case(STEMS.get(before.lower_, before.lower_), before.text[:1]))
-    return Negation.of(verb.doc, [edit], "never removed" if negation.lower_ == "never" else "not removed")
+    return apply_edits(verb.doc, [edit])
 
 
 def _is_coordinate(word: Token, verb: Token) -> bool:
@@ -343,17 +340,17 @@ def _is_coordinate(word: Token, verb: Token) -> bool:
     return any(token.dep_ in ("conj", "parataxis") and subject(token) is not None for token in path)
 
 
-def _insert_before_verb(verb: Token) -> Negation:
+def _insert_before_verb(verb: Token) -> str:
     """Put "not" before an infinitive's "to", or before a bare infinitive or participle."""
     first = min([*_auxiliaries(verb), verb], key=lambda word: word.i)
     is_complement = verb.dep_ in ("xcomp", "ccomp", "csubj")
     _refuse_if(first.i == 0, "a fragment")
     _refuse_if(verb.dep_ == "pcomp" and verb.head.lower_ == "without", "negated by 'without'")
     _refuse_if(verb.tag_ == "VB" and not is_complement, "an infinitive that cannot have its own 'not'")
-    return Negation.of(verb.doc, [Edit(first.idx, first.idx, "not ")], "not before the verb")
+    return apply_edits(verb.doc, [Edit(first.idx, first.idx, "not ")])
 
 
-def _insert_after_auxiliary(finite: Token) -> Negation:
+def _insert_after_auxiliary(finite: Token) -> str:
     """Put "not" after an auxiliary and the sentence adverbs that follow it."""
     doc, last = finite.doc, finite
     while last.i + 1 < len(doc) and last.nbor().lower_ in word_lists()["sentence adverb"]:
@@ -362,10 +359,10 @@ def _insert_after_auxiliary(finite: Token) -> Negation:
     edit = Edit(end, end, "not" if finite.lower_ == "can" and last == finite else " not")
     if last.i + 1 < len(doc) and last.nbor().lower_ == "'ve":  # must've: must not have
         edit = Edit(end, end + len("'ve"), " not have")
-    return Negation.of(doc, [edit], "not after the auxiliary")
+    return apply_edits(doc, [edit])
 
 
-def _insert_with_do(verb: Token) -> Negation:
+def _insert_with_do(verb: Token) -> str:
     """Put do, does or did with "not" before the verb's base form and its adverbs: he does not always forget."""
     _refuse_if(not verb.is_alpha, "an unknown verb")
     first = verb
@@ -373,7 +370,7 @@ def _insert_with_do(verb: Token) -> Negation:
         first = first.nbor(-1)
     support = SUPPORT[verb.tag_] if verb.i else like_case(SUPPORT[verb.tag_], verb.text[:1])
     edits = [Edit(first.idx, first.idx, f"{support} not "), Edit(verb.idx, verb.idx + len(verb), verb.lemma_)]
-    return Negation.of(verb.doc, edits, "do-support")
+    return apply_edits(verb.doc, edits)
 
 
 def _follows_not(adverb: Token) -> bool:

@@ -1,6 +1,7 @@
 """English sentences and words: edits, parses, inflection, typos, and the tables in the folder data.
 
-A typo is a common misspelling from a list, otherwise a random edit of one letter (Chiang et al. 2023, section 2.2.5).
+A typo is a common misspelling, otherwise a random edit of one letter (Chiang et al. 2023, section 2.2.5). The list of
+misspellings is that of the PyPI package `codespell`, which is based on Wikipedia's.
 """
 
 from __future__ import annotations
@@ -39,13 +40,6 @@ class Edit(NamedTuple):
     text: str
 
 
-def apply_edits(sentence: str, edits: Sequence[Edit]) -> str:
-    """Apply edits, which must not overlap, to a sentence."""
-    for edit in sorted(edits, key=lambda span: (span.start, span.end), reverse=True):
-        sentence = sentence[: edit.start] + edit.text + sentence[edit.end :]
-    return sentence
-
-
 def like_case(word: str, model: str) -> str:
     """Return `word` with the capitals of `model`: all, the first letter, or unchanged."""
     if len(model) > 1 and model.isupper():
@@ -70,22 +64,17 @@ class UnsuitableError(InputError):
     """A sentence or word is excluded, for a reason with the same text for all of a kind."""
 
 
-class Negation(NamedTuple):
-    """A negated sentence: its text, the edits of the original, and the rule, e.g. "do-support"."""
-
-    text: str
-    edits: tuple[Edit, ...]
-    rule: str
-
-    @classmethod
-    def of(cls, doc: Doc, edits: Sequence[Edit], rule: str) -> Negation:
-        """Apply edits to the sentence of a parse."""
-        return cls(apply_edits(text_of(doc), edits), tuple(edits), rule)
-
-
 def text_of(doc: Doc) -> str:
     """Return the sentence of a parse, with its own apostrophes."""
     return str(doc.user_data.get("text", doc.text))
+
+
+def apply_edits(doc: Doc, edits: Sequence[Edit]) -> str:
+    """Return the sentence of a parse after edits, which must not overlap."""
+    sentence = text_of(doc)
+    for edit in sorted(edits, key=lambda span: (span.start, span.end), reverse=True):
+        sentence = sentence[: edit.start] + edit.text + sentence[edit.end :]
+    return sentence
 
 
 def attempt(function: Callable[..., Result], *arguments: object) -> Result | UnsuitableError:
@@ -96,15 +85,23 @@ def attempt(function: Callable[..., Result], *arguments: object) -> Result | Uns
         return error
 
 
-class Parser:
-    """A spaCy pipeline that splits texts into sentences and parses them.
+@cache
+def _load_pipeline() -> Any:
+    spacy = optional_import("spacy", "heros")
+    name = next(filter(spacy.util.is_package, PIPELINES), PIPELINES[0])
+    try:
+        return spacy.load(name, exclude=["ner"])
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"The spaCy pipeline {name!r} is not installed. Install it with: python -m spacy download {name}"
+        ) from error
 
-    Args:
-        pipeline: the name of an installed pipeline such as "en_core_web_trf", a folder, or a loaded pipeline. By
-            default en_core_web_sm.
+
+class Parser:
+    """spaCy's pipeline en_core_web_sm, which splits texts into sentences and parses them.
 
     Raises:
-        ModelError: the pipeline is not installed, or has no tagger or parser.
+        ModelError: the pipeline is not installed.
         MissingDependencyError: spaCy is not installed.
 
     Example:
@@ -117,23 +114,10 @@ class Parser:
         ['the', 'museum', 'open', 'at', 'nine', '.']
     """
 
-    def __init__(self, pipeline: Any = None) -> None:
+    def __init__(self) -> None:
         spacy = optional_import("spacy", "heros")
-        name = pipeline or next(filter(spacy.util.is_package, PIPELINES), PIPELINES[0])
-        if isinstance(name, str):
-            try:
-                pipeline = spacy.load(name, exclude=["ner"])
-            except (OSError, ValueError) as error:
-                raise ModelError(
-                    f"The spaCy pipeline {name!r} is not installed. Install it with: python -m spacy download {name}"
-                ) from error
-        self.pipeline = pipeline
-        for part in ("tagger", "parser"):
-            if part not in pipeline.pipe_names:
-                name = pipeline.meta.get("name", "")
-                raise ModelError(f"The spaCy pipeline {name!r} has no {part}. Use one such as {PIPELINES[0]}.")
-        self.name = f"{pipeline.meta['lang']}_{pipeline.meta['name']} {pipeline.meta['version']}"
-        self.splitter: Any = spacy.blank(pipeline.lang)  # "Mr." is a single token, so no sentence ends there
+        self.pipeline = _load_pipeline()
+        self.splitter: Any = spacy.blank("en")  # "Mr." is a single token, so no sentence ends there
         self.splitter.max_length = sys.maxsize  # spaCy's limit is for parsers, which need memory per word
         self.splitter.add_pipe("sentencizer", config={"punct_chars": [*".!?…", "..", "..."]})
 
@@ -231,27 +215,38 @@ SHORTEST = 3
 EDITS = 3  # Levenshtein distance of common misspellings
 
 
-def make_typo(word: str, rng: np.random.Generator, listed: Mapping[str, Sequence[str]]) -> tuple[str, str]:
-    """Return a typo of a word, with the word's capitals, and the rule of the typo; never an existing word.
+@cache
+def misspellings() -> dict[str, tuple[str, ...]]:
+    """Return codespell's misspellings of each word; lines of its list with several words are skipped.
 
-    The rule is "common misspelling", "letter deleted", "letter doubled" or "letters swapped".
+    Raises:
+        MissingDependencyError: codespell is not installed.
+    """
+    path = Path(str(optional_import("codespell_lib", "heros").__file__)).parent / "data" / "dictionary.txt"
+    by_word: dict[str, list[str]] = defaultdict(list)
+    for line in path.read_text("utf-8").splitlines():
+        wrong, arrow, right = line.strip().lower().partition("->")
+        if arrow and "," not in right and right.isalpha() and wrong.isalpha():
+            by_word[right].append(wrong)
+    return {word: tuple(sorted(wrong)) for word, wrong in by_word.items()}
+
+
+def make_typo(word: str, rng: np.random.Generator, listed: Mapping[str, Sequence[str]]) -> str:
+    """Return a typo of a word, with the word's capitals; never an existing word.
+
+    It is one of the word's `listed` misspellings; if there are none, a letter is deleted, doubled or swapped.
 
     Raises:
         UnsuitableError: the word has fewer than three letters, or all its typos are existing words.
     """
     lower = word.lower()
-    typos_by_rule: dict[str, list[str]] = defaultdict(list)
-    for typo in listed.get(lower, ()):
-        if not is_word(typo) and is_near(typo, lower):
-            typos_by_rule["common misspelling"].append(typo)
-    if not typos_by_rule and len(lower) >= SHORTEST and lower.isalpha():
-        for rule, typo in _letter_edits(lower):
-            if typo != lower and len(typo) > 2 and not is_word(typo):
-                typos_by_rule[rule].append(typo)
-    if not typos_by_rule:
+    typos = [typo for typo in listed.get(lower, ()) if not is_word(typo) and is_near(typo, lower)]
+    if not typos and len(lower) >= SHORTEST and lower.isalpha():
+        edits = _letter_edits(lower)
+        typos = [typo for typo in edits if typo != lower and len(typo) > 2 and not is_word(typo)]
+    if not typos:
         raise UnsuitableError("no typo of the word")
-    rule = sorted(typos_by_rule)[rng.integers(len(typos_by_rule))]
-    return like_case(typos_by_rule[rule][rng.integers(len(typos_by_rule[rule]))], word), rule
+    return like_case(typos[rng.integers(len(typos))], word)
 
 
 def is_near(wrong: str, word: str) -> bool:
@@ -259,11 +254,10 @@ def is_near(wrong: str, word: str) -> bool:
     return 0 < levenshtein(wrong, word) <= max(EDITS, len(word) // 2)
 
 
-def _letter_edits(word: str) -> Iterator[tuple[str, str]]:
-    """Yield every edit of one letter with its rule; the first letter is retained."""
+def _letter_edits(word: str) -> Iterator[str]:
+    """Yield every edit of one letter; the first letter is retained."""
     for position in range(1, len(word)):
         head, letter, tail = word[:position], word[position], word[position + 1 :]
-        yield "letter deleted", head + tail
-        yield "letter doubled", head + 2 * letter + tail
+        yield from (head + tail, head + 2 * letter + tail)
         if tail:
-            yield "letters swapped", head + tail[0] + letter + tail[1:]
+            yield head + tail[0] + letter + tail[1:]

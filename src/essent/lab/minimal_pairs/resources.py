@@ -1,9 +1,8 @@
-"""Resources of minimal pairs: WordNet, common misspellings, a masked language model, and a regression.
+"""Resources of minimal pairs: WordNet, a masked language model, and a regression.
 
-The list of misspellings is that of the PyPI package `codespell`, which is based on Wikipedia's; it is read from the
-installed package. The masked language model predicts random words (Chiang et al. 2023, section 2.2.4) and scores
-synonyms and antonyms. A logistic regression estimates the probability that one of these is good in context. Its
-coefficients are in data/coefficients.json; `benchmarks/minimal_pairs.py` fits them to labelled pairs.
+The masked language model predicts random words (Chiang et al. 2023, section 2.2.4) and scores synonyms and antonyms. A
+logistic regression estimates the probability that one of these is good in context. Its coefficients are in
+data/coefficients.json; `benchmarks/minimal_pairs.py` fits them to labelled pairs.
 """
 
 from __future__ import annotations
@@ -11,11 +10,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from functools import cache, cached_property, lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from warnings import catch_warnings, simplefilter
 
@@ -26,7 +22,7 @@ from essent._core.folders.contents import guarded, opening
 from essent._core.hub import reach_model
 from essent._core.lazy import optional_import
 from essent.errors import DataError, ModelError
-from essent.lab.minimal_pairs.parsing import DATA, Parser, read_table
+from essent.lab.minimal_pairs.parsing import DATA, read_table
 from essent.tasks.base import unit_rows
 from essent.tasks.geometry import average_cosine
 
@@ -38,10 +34,7 @@ MIN_USES = 3  # tagged uses of a frequent word
 
 
 class WordNet:
-    """Princeton's WordNet.
-
-    Args:
-        folder: NLTK's data folder. By default NLTK's search path, including the environment variable NLTK_DATA.
+    """Princeton's WordNet, on NLTK's search path, which includes the environment variable NLTK_DATA.
 
     Raises:
         DataError: WordNet is not found; the message names the command that downloads it.
@@ -51,22 +44,20 @@ class WordNet:
         >>> from essent import EssentError
         >>> from essent.lab.minimal_pairs import WordNet
         >>> try:
-        ...     wordnet = WordNet("nltk_data")
+        ...     wordnet = WordNet()
         ... except EssentError as error:
-        ...     print(error)
-        NLTK finds no complete WordNet in nltk_data. Download it with: python -m nltk.downloader wordnet
+        ...     print(str(error).split(": ")[-1])
+        python -m nltk.downloader wordnet
     """
 
-    def __init__(self, folder: str | Path | None = None) -> None:
+    def __init__(self) -> None:
         data = optional_import("nltk.data", "heros")
-        paths = data.path if folder is None else [str(folder)]
-        data.path.extend(path for path in paths if path not in data.path)  # NLTK reads no other folders
         try:
-            self._reader, self._counts = _open_wordnet(data.find("corpora/wordnet/", paths))
+            self._reader, self._counts = _open_wordnet(data.find("corpora/wordnet/"))
         except (LookupError, OSError, ValueError) as error:
             reason = "" if isinstance(error, LookupError) else f" ({error})"
             raise DataError(
-                f"NLTK finds no complete WordNet in {', '.join(paths)}{reason}. "
+                f"NLTK finds no complete WordNet in {', '.join(data.path)}{reason}. "
                 "Download it with: python -m nltk.downloader wordnet"
             ) from error
         self.senses = lru_cache(maxsize=100_000)(self._senses)
@@ -123,33 +114,10 @@ def spelled(lemma: Lemma) -> str:
     return str(lemma.name().lower().replace("_", " "))
 
 
-# -- misspellings -----------------------------------------------------------------------------------------------------
-
-
-@cache
-def misspellings() -> dict[str, tuple[str, ...]]:
-    """Return codespell's misspellings of each word; lines of its list with several words are skipped.
-
-    Raises:
-        MissingDependencyError: codespell is not installed.
-
-    Example:
-        >>> from essent.lab.minimal_pairs import misspellings
-        >>> "recieve" in misspellings()["receive"]
-        True
-    """
-    path = Path(str(optional_import("codespell_lib", "heros").__file__)).parent / "data" / "dictionary.txt"
-    by_word: dict[str, list[str]] = defaultdict(list)
-    for line in path.read_text("utf-8").splitlines():
-        wrong, arrow, right = line.strip().lower().partition("->")
-        if arrow and "," not in right and right.isalpha() and wrong.isalpha():
-            by_word[right].append(wrong)
-    return {word: tuple(sorted(wrong)) for word, wrong in by_word.items()}
-
-
 # -- the masked language model ----------------------------------------------------------------------------------------
 
 FILLERS = 60
+BATCH = 64  # sentences
 
 
 class Query(NamedTuple):
@@ -171,7 +139,6 @@ class MaskedModel:
     Args:
         name: a hub name or a folder.
         device: by default the best one available.
-        batch_size: sentences per batch.
         options: keyword arguments for transformers (revision, cache_dir …).
 
     Raises:
@@ -180,11 +147,11 @@ class MaskedModel:
     Example:
         >>> from essent.lab.minimal_pairs import MaskedModel
         >>> model = MaskedModel("my-mlm")  # or "bert-large-uncased"
-        >>> len(model.tokens("A man is playing a flute."))
-        7
+        >>> model.name
+        'my-mlm'
     """
 
-    def __init__(self, name: str, device: str | None = None, batch_size: int = 64, **options: Any) -> None:
+    def __init__(self, name: str, device: str | None = None, **options: Any) -> None:
         from sentence_transformers.util import get_device_name
         from transformers import AutoTokenizer
 
@@ -199,7 +166,7 @@ class MaskedModel:
         self.device = torch.device(device or get_device_name())
         self.model = model.to(self.device)
         self.head = MaskedLMHead(self.model)
-        self.name, self.batch_size = name, batch_size
+        self.name = name
 
     @cached_property
     def _words_by_id(self) -> dict[int, str]:
@@ -215,16 +182,12 @@ class MaskedModel:
     def _ids_by_word(self) -> dict[str, int]:
         return {word: index for index, word in self._words_by_id.items()}
 
-    def tokens(self, text: str) -> list[int]:
-        """Return the token ids of a text without special tokens: the unit of HEROS, Table 1."""
-        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
-
     def _batches(self, texts: Sequence[str]) -> Iterator[tuple[list[int], Any]]:
         """Yield tokenized texts of similar length, which need little padding, with their indices."""
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
         options = {"return_tensors": "pt", "padding": True, "truncation": True, "return_offsets_mapping": True}
-        for start in range(0, len(order), self.batch_size):
-            indices = order[start : start + self.batch_size]
+        for start in range(0, len(order), BATCH):
+            indices = order[start : start + BATCH]
             yield indices, self.tokenizer([texts[index] for index in indices], **options).to(self.device)
 
     @torch.inference_mode()
@@ -331,32 +294,3 @@ def probability(relation: str, evidence: Evidence) -> float:
     """Return the probability that the replacement is a good synonym or antonym."""
     weights, terms = coefficients()[relation], {"constant": 1.0, **evidence.terms()}
     return 1 / (1 + math.exp(-sum(weight * terms[name] for name, weight in weights.items())))
-
-
-# -- all of them ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Resources:
-    """The parser, lexicons and model that minimal pairs are built from.
-
-    Synonym, Antonym and Random MLM need both WordNet and the masked language model.
-
-    Attributes:
-        parser: parses the sentences.
-        wordnet: source of synonyms and antonyms.
-        model: scores them in context, and predicts random words.
-        misspellings: misspellings of each word; without them, typos are random edits of one letter.
-
-    Example:
-        >>> from essent.lab.minimal_pairs import Parser, Resources, build, misspellings
-        >>> resources = Resources(Parser(), misspellings=misspellings())
-        >>> rows, quality = build(["I noticed that the knife in the top drawer was blunt."], resources)
-        >>> [row.subset for row in rows]
-        ['Typo', 'Negation (Main)', 'Negation (Antonym)']
-    """
-
-    parser: Parser
-    wordnet: WordNet | None = None
-    model: MaskedModel | None = None
-    misspellings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from essent._core.arguments import TextsLike, check_size
+from essent._core.atomic import write_text
 from essent._core.display import text_progress
 from essent.errors import DataError
 from essent.lab.minimal_pairs.english import negate, part_of_speech, replace_word, statement, ungrammatical
@@ -23,11 +27,12 @@ from essent.lab.minimal_pairs.parsing import (
     is_word,
     like_case,
     make_typo,
+    misspellings,
     word_lists,
 )
-from essent.lab.minimal_pairs.resources import RELATIONS, Resources
-from essent.lab.minimal_pairs.rows import PairRow, Quality
+from essent.lab.minimal_pairs.resources import RELATIONS, MaskedModel, WordNet
 from essent.lab.minimal_pairs.words import Choice, both, choose, negatable
+from essent.tasks.examples import MinimalPair
 
 # -- the sentences ----------------------------------------------------------------------------------------------------
 
@@ -71,7 +76,7 @@ def filter_sentences(
     texts = [attempt(looks_suitable, sentence) for sentence in sentences]
     docs = iter(parser([text for text in texts if isinstance(text, str)]))
     mains = [attempt(_main_verb, next(docs), misspelled, lexicon) if isinstance(text, str) else text for text in texts]
-    negated = iter(parser([main.negation.text for main in mains if isinstance(main, Choice)]))
+    negated = iter(parser([main.negation for main in mains if isinstance(main, Choice)]))
     return [attempt(_with_same_verb, main, next(negated)) if isinstance(main, Choice) else main for main in mains]
 
 
@@ -149,60 +154,86 @@ LOOKS: dict[str, Callable[[str], object]] = {  # why a text is excluded; the fir
 # -- building ---------------------------------------------------------------------------------------------------------
 
 CHUNK = 128  # sentences whose words are masked together
+LOOK_AT = 20  # sentences examined per original, from which the surest are chosen
+
+
+@dataclass(frozen=True)
+class Quality:
+    """The report of `build`: how many sentences were excluded and why, and the estimated quality of the pairs.
+
+    Attributes:
+        seen: number of sentences examined.
+        originals: number of sentences that minimal pairs were built from.
+        fallen: number of excluded sentences per reason, the most frequent reason first.
+        good: estimated share of good pairs for "synonym" and "antonym"; empty without a masked language model.
+
+    Example:
+        >>> from essent.lab.minimal_pairs import build
+        >>> texts = ["The shop on the corner sells old books about the sea. Is it open?"]
+        >>> pairs, quality = build(texts)
+        >>> quality.seen, quality.originals, quality.fallen
+        (2, 1, {'fewer than 6 words': 1})
+    """
+
+    seen: int
+    originals: int
+    fallen: Mapping[str, int]
+    good: Mapping[str, float]
 
 
 class Built(NamedTuple):
-    """The rows of an original, and the probabilities that its synonym and its antonym are good; () without a model."""
+    """The pairs of an original, and the probabilities that its synonym and its antonym are good; () without a model."""
 
     chances: Sequence[float]
-    rows: list[PairRow]
+    pairs: list[MinimalPair]
 
 
 def build(
     texts: TextsLike,
-    resources: Resources,
+    wordnet: WordNet | None = None,
+    model: MaskedModel | None = None,
     n: int = 1000,
     seed: int = 0,
-    look_at: int = 20,
     progress: bool = False,
-) -> tuple[list[PairRow], Quality]:
-    """Build minimal pairs of `n` sentences, each with all subsets that the resources allow.
+) -> tuple[list[MinimalPair], Quality]:
+    """Build minimal pairs of `n` sentences: six subsets, or without WordNet or a model, Typo and both negations.
 
     Args:
         texts: texts of one or more sentences; duplicate sentences count once.
-        look_at: sentences examined per requested original, or more if that yields fewer than `n` originals. The
-            originals whose synonym and antonym are most probably good are returned; without a model, the first ones.
+        wordnet: source of synonyms and antonyms.
+        model: scores them in context, and predicts random words. Twenty sentences are examined per requested original,
+            or more if that yields fewer than `n` originals. The originals whose synonym and antonym are most probably
+            good are returned; without a model, the first ones.
         progress: show a progress bar.
 
     Returns:
-        The rows, with all subsets of one original together, and a report. The best originals come first; without a
+        The pairs, with all subsets of one original together, and a report. The best originals come first; without a
         model, the order is random and determined by `seed`. Fewer than `n` originals if there are no more.
 
     Raises:
-        InputError: `n` or `look_at` is below 1.
+        InputError: `n` is below 1.
         DataError: the texts contain no sentence.
-        MissingDependencyError: LemmInflect is not installed.
+        MissingDependencyError: the extra `heros` is not installed.
 
     Example:
-        >>> from essent.lab.minimal_pairs import Parser, Resources, build
-        >>> rows, quality = build(["The shop on the corner sells old books about the sea."], Resources(Parser()), n=1)
-        >>> for row in rows:
-        ...     print(f"{row.subset}: {row.converted}")
-        Typo: The shop on the corner sels old books about the sea.
+        >>> from essent.lab.minimal_pairs import build
+        >>> pairs, quality = build(["The shop on the corner sells old books about the sea."], n=1)
+        >>> for pair in pairs:
+        ...     print(f"{pair.subset}: {pair.changed}")
+        Typo: The shop on the corner slls old books about the sea.
         Negation (Main): The shop on the corner does not sell old books about the sea.
         Negation (Antonym): The shop on the corner does not sell old books about the sea.
     """
     check_size(n, "n")
-    check_size(look_at, "look_at")
-    sentences = list(dict.fromkeys(resources.parser.split(texts)))
+    parser = Parser()
+    sentences = list(dict.fromkeys(parser.split(texts)))
     if not sentences:
         raise DataError("The texts contain no sentences. Pass at least one sentence.")
     order = [sentences[index] for index in np.random.default_rng(seed).permutation(len(sentences))]
-    is_ranked = resources.wordnet is not None and resources.model is not None
-    least = min(n * look_at, len(order)) if is_ranked else 1
+    is_ranked = wordnet is not None and model is not None
+    least = min(n * LOOK_AT, len(order)) if is_ranked else 1
     built: list[Built] = []
     excluded: Counter[str] = Counter()
-    misspelled = frozenset(word for words in resources.misspellings.values() for word in words)
     used_texts: set[str] = set()
     seen = 0
     with text_progress(
@@ -210,7 +241,7 @@ def build(
     ) as show:
         while seen < least or (seen < len(order) and len(built) < n):
             chunk = order[seen : seen + CHUNK]
-            for outcome in _outcomes(chunk, resources, misspelled, used_texts, seed):
+            for outcome in _outcomes(chunk, parser, wordnet, model, used_texts, seed):
                 if isinstance(outcome, UnsuitableError):
                     excluded[str(outcome)] += 1
                 else:
@@ -221,20 +252,22 @@ def build(
     chosen = built[:n]
     chances = [original.chances for original in chosen if original.chances]
     good = dict(zip(RELATIONS, np.mean(chances, axis=0).tolist(), strict=True)) if chances else {}
-    rows = [row for original in chosen for row in original.rows]
-    return rows, Quality(len(sentences), seen, len(chosen), dict(excluded.most_common()), good)
+    pairs = [pair for original in chosen for pair in original.pairs]
+    return pairs, Quality(seen, len(chosen), dict(excluded.most_common()), good)
 
 
 def _outcomes(
     sentences: Sequence[str],
-    resources: Resources,
-    misspelled: Container[str],
+    parser: Parser,
+    wordnet: WordNet | None,
+    model: MaskedModel | None,
     used_texts: set[str],
     seed: int,
 ) -> Iterator[Built | UnsuitableError]:
-    """Yield the rows of each sentence, or the reason why it has none; originals in `used_texts` are not repeated."""
+    """Yield the pairs of each sentence, or the reason why it has none; originals in `used_texts` are not repeated."""
+    misspelled = frozenset(word for words in misspellings().values() for word in words)
     suitable: list[tuple[Choice, list[Choice]]] = []
-    for main in filter_sentences(sentences, resources.parser, misspelled, resources.wordnet or frozenset()):
+    for main in filter_sentences(sentences, parser, misspelled, wordnet or frozenset()):
         if isinstance(main, UnsuitableError):
             yield main
         elif main.text in used_texts:
@@ -246,29 +279,35 @@ def _outcomes(
             suitable.append((main, choices))
     offered = [choices for _, choices in suitable]
     chosen: Sequence[Choice | UnsuitableError] = [choices[0] for choices in offered]
-    if resources.wordnet is not None and resources.model is not None:
-        chosen = choose(offered, resources.wordnet, resources.model)
+    if wordnet is not None and model is not None:
+        chosen = choose(offered, wordnet, model)
     for (main, _), choice in zip(suitable, chosen, strict=True):
-        yield attempt(_rows_of, main, choice, resources, seed) if isinstance(choice, Choice) else choice
+        yield attempt(_pairs_of, main, choice, seed) if isinstance(choice, Choice) else choice
 
 
-def _rows_of(main: Choice, choice: Choice, resources: Resources, seed: int) -> Built:
-    """Return the rows of a choice; raise UnsuitableError if the word has no typo."""
-    token, start, text = choice.token, choice.token.idx, choice.text
+def _pairs_of(main: Choice, choice: Choice, seed: int) -> Built:
+    """Return the pairs of a choice; raise UnsuitableError if the word has no typo."""
+    token, text = choice.token, choice.text
     rng = np.random.default_rng([seed, zlib.crc32(text.encode())])  # independent of the order of the texts
-    typo, typo_rule = make_typo(token.text, rng, resources.misspellings)
-    replacements = [(c.relation.title(), c.word, "word replaced", f"WordNet {c.source}") for c in choice.candidates]
-    if choice.filler and resources.model is not None:
-        replacements.append(("Random MLM", choice.filler, "word replaced", f"filler of {resources.model.name}"))
-    typo_source = "codespell" if typo_rule == "common misspelling" else "seeded"
-    replacements.append(("Typo", typo, typo_rule, typo_source))
-    rows = [
-        PairRow(text, replace_word(token, word), subset, start, start + len(token), rule, token.text, word, source)
-        for subset, word, rule, source in replacements
-    ]
-    source = f"rules, {resources.parser.name}"
-    for subset, negated in (("Negation (Main)", main), ("Negation (Antonym)", choice)):
-        (changed, edits, rule), verb = negated.negation, negated.token.text
-        first, last = min(edit.start for edit in edits), max(edit.end for edit in edits)
-        rows.append(PairRow(text, changed, subset, first, last, rule, verb, "", source))
-    return Built(choice.chances, rows)
+    replacements = {candidate.relation.title(): candidate.word for candidate in choice.candidates}
+    if choice.filler:
+        replacements["Random MLM"] = choice.filler
+    replacements["Typo"] = make_typo(token.text, rng, misspellings())
+    changed = {subset: replace_word(token, word) for subset, word in replacements.items()}
+    changed |= {"Negation (Main)": main.negation, "Negation (Antonym)": choice.negation}
+    return Built(choice.chances, [MinimalPair(text, sentence, subset) for subset, sentence in changed.items()])
+
+
+def write_pairs(pairs: Iterable[MinimalPair], path: str | Path) -> None:
+    """Write minimal pairs as a .jsonl file, one JSON object per line: original, converted, subset.
+
+    Example:
+        >>> from essent.lab.minimal_pairs import build, write_pairs
+        >>> from essent.tasks import load_heros
+        >>> pairs, quality = build(["The shop on the corner sells old books about the sea."])
+        >>> write_pairs(pairs, "my-pairs.jsonl")
+        >>> len(load_heros("my-pairs.jsonl").pairs)
+        3
+    """
+    rows = ({"original": pair.original, "converted": pair.changed, "subset": pair.subset} for pair in pairs)
+    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))

@@ -16,7 +16,6 @@ from typing import TypeAlias
 from essent.lab.minimal_pairs.english import negate, part_of_speech, replaceable
 from essent.lab.minimal_pairs.parsing import (
     Doc,
-    Negation,
     Token,
     UnsuitableError,
     attempt,
@@ -78,7 +77,6 @@ class Candidate:
     Attributes:
         relation: "synonym" or "antonym".
         lemma, word: e.g. "increase" and "increased".
-        source: WordNet's relation and the sense of the replaced word: "similar, adj 01586342".
         prior: log of the share of the sense, minus the penalty of the relation.
         prefix: whether it, or `via`, differs from the word by a prefix only: unhappy.
         via: the near synonym whose antonym it is; else "".
@@ -87,7 +85,6 @@ class Candidate:
     relation: str
     lemma: str
     word: str
-    source: str
     prior: float
     prefix: bool = False
     via: str = ""
@@ -118,7 +115,7 @@ def substitutes(token: Token, wordnet: WordNet) -> list[Candidate]:
             relation, word = offer[0], spelled(offer[2])
             if word in excluded_words or (lemma, relation, word) in _excluded():
                 continue
-            if (candidate := _candidate(token, part, sense, offer, math.log(share), wordnet)) is not None:
+            if (candidate := _candidate(token, part, offer, math.log(share), wordnet)) is not None:
                 best[relation][word] = max(best[relation].get(word, candidate), candidate, key=lambda c: c.prior)
     synonyms, antonyms = (
         [candidate for word, candidate in best[relation].items() if word not in best[other]]
@@ -150,7 +147,7 @@ def _offers(sense: Lemma, part: str, wordnet: WordNet) -> Iterator[Offer]:
             yield "antonym", source, antonym, "" if source == "direct" else spelled(head)
 
 
-def _candidate(token: Token, part: str, sense: Lemma, offer: Offer, prior: float, wordnet: WordNet) -> Candidate | None:
+def _candidate(token: Token, part: str, offer: Offer, prior: float, wordnet: WordNet) -> Candidate | None:
     """Inflect an offer like the replaced word; None unless it is a single word of letters that fits the sentence."""
     relation, source, offered, near_synonym = offer
     lemma = spelled(offered)
@@ -160,8 +157,7 @@ def _candidate(token: Token, part: str, sense: Lemma, offer: Offer, prior: float
     pairs = [sorted((word, base), key=len) for base in (token.lower_, via) if base]
     prefix = any(longer == prefix + shorter for shorter, longer in pairs for prefix in PREFIXES)
     rare = UNCOUNTED if wordnet.count(lemma, part) == 0 else 0.0
-    sense_name = f"{source}, {part} {sense.synset().offset():08d}"
-    return Candidate(relation, lemma, word, sense_name, prior - PENALTY[source] - rare, prefix, via)
+    return Candidate(relation, lemma, word, prior - PENALTY[source] - rare, prefix, via)
 
 
 def fits(token: Token, frames: set[int]) -> bool:
@@ -201,7 +197,7 @@ class Choice:
     """A word of a sentence, its negation, its replacements, and the probability that each replacement is good."""
 
     token: Token
-    negation: Negation
+    negation: str
     candidates: Sequence[Candidate] = ()
     filler: str = ""
     chances: Sequence[float] = ()
@@ -226,7 +222,7 @@ def negatable(doc: Doc) -> list[Choice]:
     negations = {token: attempt(negate, token) for token in replaceable(doc)}
     if not negations:
         raise UnsuitableError("no verb or adjective that can be replaced")
-    choices = [Choice(token, negation) for token, negation in negations.items() if isinstance(negation, Negation)]
+    choices = [Choice(token, negation) for token, negation in negations.items() if isinstance(negation, str)]
     if not choices:
         raise UnsuitableError(str(list(negations.values())[-1]))
     return choices

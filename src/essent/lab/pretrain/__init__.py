@@ -1,4 +1,4 @@
-"""Masked language modelling: train BERT, RoBERTa or ModernBERT on texts, with tied or untied embeddings, and frames.
+"""Masked language modelling: train BERT, RoBERTa or ModernBERT on texts, with tied or untied embeddings.
 
 Heavy modules are imported on first use: the settings need no torch.
 """

@@ -1,131 +1,42 @@
-"""The masked language model of a run: load or build it, untie its embeddings, train its WordPiece tokenizer."""
+"""Masked language modelling: open or build the model, split and pack texts, mask tokens, and logits at the masks."""
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
-import string
-import unicodedata
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch import nn
-from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForMaskedLM, AutoTokenizer
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer, BertConfig
 
 from essent._core.folders.contents import guarded, opening, weight_shapes
 from essent._core.hub import file_options, reach_model
 from essent._core.registry import did_you_mean
-from essent._core.texts import mend_surrogates
+from essent._core.texts import check_texts, mend_surrogates
 from essent.errors import InputError, ModelError
-from essent.lab.pretrain.settings import SIZES, Start
+from essent.lab.pretrain.settings import SIZES
 from essent.model.weights import require_weights
+from essent.recipe.tokens import fast_backend, portions
 
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-LETTERS = 1000  # number of most frequent letters that get a token; a word with another letter is [UNK]
-
-
-def train_word_pieces(texts: Sequence[str], size: int = 30_522) -> Any:
-    """Train a lower-case `BertTokenizer` on texts; equal texts give the same vocabulary file, byte for byte.
-
-    Args:
-        texts: the texts to learn from.
-        size: maximum number of tokens of the vocabulary; few texts give fewer.
-    """
-    from tokenizers.implementations import BertWordPieceTokenizer
-    from transformers import BertTokenizer
-
-    readable = [mend_surrogates(text) for text in texts]
-    learning: Any = BertWordPieceTokenizer()
-    # The most frequent letters are chosen here, since tokenizers' choice among rare ones differs between runs.
-    counts = Counter(chain.from_iterable(map(learning.normalizer.normalize_str, readable)))
-    letters = sorted((c for c in counts if not c.isspace()), key=lambda c: (-counts[c], c))[:LETTERS]
-    # tokenizers numbers "##a" and the like in the order of a hash table and breaks ties by these numbers, so two runs
-    # differ. As special tokens they have fixed numbers; in the resulting tokenizer they are ordinary tokens.
-    # A letter within a word is no punctuation and no Chinese character: BERT splits there.
-    marks = [c in string.punctuation or unicodedata.category(c)[0] == "P" or "\u4e00" <= c <= "\u9fff" for c in letters]
-    pieces = [f"##{letter}" for letter, splits in zip(letters, marks, strict=True) if not splits]
-    learning.train_from_iterator(
-        readable,
-        vocab_size=size,
-        min_frequency=0,
-        limit_alphabet=len(letters),
-        initial_alphabet=letters,
-        special_tokens=[*SPECIAL, *pieces],
-        show_progress=False,
-    )
-    return BertTokenizer(learning.get_vocab(), model_max_length=512)
+SHARE, MAX_HELD_OUT = 0.01, 2000  # share and maximum number of texts that are held out
+MIN_SEQUENCES = 64  # held-out sequences; fewer are repeated, each time with other masks
+OPEN_SEQUENCES = 64  # the next text goes to the first of the last 64 sequences that has room
+IGNORED = -100  # the label of a token that is not predicted
 
 
-# -- tokenizer and configuration --------------------------------------------------------------------------------------
-
-
-def read_config(start: Start) -> Any:
-    """Read the configuration of an existing model, or of a new one: a name in `SIZES` or a config.json.
+def open_tokenizer(name: str, options: Mapping[str, Any]) -> Any:
+    """Open the tokenizer of a model.
 
     Raises:
-        InputError: both a model and a configuration or neither of them, or an unknown size.
-        ModelError: the model cannot be loaded, or is not a masked language model.
-    """
-    model = start.model
-    if (model is None) == (start.config is None):
-        sizes = ", ".join(SIZES)
-        raise InputError(f"model={model!r} and config={start.config!r}: pass one; config is {sizes} or a config.json.")
-    if model is not None:
-        options = reach_model(model, dict(start.options))
-        with opening(model, options):
-            config = AutoConfig.from_pretrained(model, **guarded(options))
-    else:
-        config = _new_config(str(start.config))
-    if type(config) not in MODEL_FOR_MASKED_LM_MAPPING or config.is_encoder_decoder:
-        raise ModelError(
-            f"transformers has no masked language model for model_type={config.model_type!r}. Use an encoder "
-            "such as bert, roberta, distilbert, electra, mpnet, deberta-v2 or modernbert."
-        )
-    return config
-
-
-def _new_config(name: str) -> Any:
-    """Return the configuration of a size or of a config.json."""
-    if name in SIZES:
-        layers, width = SIZES[name]
-        sizes: dict[str, Any] = {"num_hidden_layers": layers, "num_attention_heads": width // 64, "hidden_size": width}
-        sizes |= {"intermediate_size": 4 * width, "vocab_size": 0}  # `fit_config` sets the vocabulary
-        return CONFIG_MAPPING["bert"](**sizes)
-    if not Path(name).is_file():
-        hint = did_you_mean(name, list(SIZES))
-        raise InputError(f"config={name!r} is neither a config.json with model_type nor a size. {hint}")
-    try:
-        fields = {"vocab_size": 0, **json.loads(Path(name).read_text(encoding="utf-8"))}
-        return CONFIG_MAPPING[fields.pop("model_type")](**fields)
-    except (ValueError, TypeError, KeyError, StrictDataclassError) as error:
-        raise InputError(
-            f"{name} is not a configuration, a JSON object with a model_type of transformers: "
-            f"{' '.join(str(error).split())}"
-        ) from None
-
-
-def open_tokenizer(start: Start, texts: Sequence[str]) -> Any:
-    """Open the model's own tokenizer or a named one; by default, train one on the texts.
-
-    Raises:
-        InputError: both a model and a tokenizer.
         ModelError: the tokenizer cannot be loaded, or has no mask or padding token.
     """
-    if start.model is not None and start.tokenizer is not None:
-        raise InputError(
-            f"tokenizer={start.tokenizer!r}: an existing model has its own tokenizer. Omit tokenizer=, or use config= "
-            "for a new model."
-        )
-    name = start.model or start.tokenizer
-    if name is None:
-        return train_word_pieces(texts, start.vocabulary)
-    options = reach_model(name, dict(start.options))
+    options = reach_model(name, dict(options))
     with opening(name, options):
         tokenizer = AutoTokenizer.from_pretrained(name, **guarded(options))
     for kind in ("mask", "pad"):
@@ -134,63 +45,155 @@ def open_tokenizer(start: Start, texts: Sequence[str]) -> Any:
     return tokenizer
 
 
-def fit_config(config: Any, tokenizer: Any, length: int, *, new: bool, untied: bool) -> None:
-    """Set the values of a new model's configuration that depend on the tokenizer, and check the sizes.
+def new_model(architecture: str, tokenizer: Any, *, untied: bool) -> Any:
+    """Build a model with random weights, in float32 on the CPU, for the vocabulary of a tokenizer.
+
+    Args:
+        architecture: a name in `SIZES`, or a config.json.
+        untied: whether the output matrix is a parameter of its own.
 
     Raises:
-        InputError: sequences longer than the model's positions, or a vocabulary smaller than the tokenizer's.
+        InputError: neither a size nor a configuration.
+        ModelError: not a masked language model.
     """
-    rows = len(tokenizer)
-    if new:
-        config.vocab_size = config.vocab_size or rows
-        for name in ("cls", "sep", "bos", "eos", "pad", "mask"):
-            index = getattr(tokenizer, f"{name}_token_id")
-            if index is not None and hasattr(config, f"{name}_token_id"):
-                setattr(config, f"{name}_token_id", index)
-        config.tie_word_embeddings = not untied
-    if config.vocab_size < rows:
-        raise InputError(f"vocab_size={config.vocab_size} of the model: must be at least {rows}, as in the tokenizer.")
-    positions = getattr(config, "max_position_embeddings", None)
-    if positions is not None and positions < length:
-        raise InputError(f"max_seq_length={length}: must be at most {positions}, the model's number of positions.")
+    if architecture in SIZES:
+        layers, width = SIZES[architecture]
+        sizes: dict[str, Any] = {"num_hidden_layers": layers, "num_attention_heads": width // 64, "hidden_size": width}
+        config: Any = BertConfig(**sizes, intermediate_size=4 * width)
+    else:
+        config = _read_config(architecture)
+    config.vocab_size, config.tie_word_embeddings = len(tokenizer), not untied
+    for name in ("cls", "sep", "bos", "eos", "pad", "mask"):
+        index = getattr(tokenizer, f"{name}_token_id")
+        if index is not None and hasattr(config, f"{name}_token_id"):
+            setattr(config, f"{name}_token_id", index)
+    with _only_masked_models(config.model_type):
+        return AutoModelForMaskedLM.from_config(config).float()
 
 
-# -- weights ----------------------------------------------------------------------------------------------------------
+def _read_config(name: str) -> Any:
+    if not Path(name).is_file():
+        hint = did_you_mean(name, list(SIZES))
+        raise InputError(f"config={name!r} is neither a config.json with model_type nor a size. {hint}")
+    try:
+        return AutoConfig.for_model(**json.loads(Path(name).read_text(encoding="utf-8")))
+    except (ValueError, TypeError, StrictDataclassError) as error:
+        raise InputError(
+            f"{name} is not a configuration, a JSON object with a model_type of transformers: "
+            f"{' '.join(str(error).split())}"
+        ) from None
 
 
-def open_model(start: Start, config: Any = None, *, untied: bool = False, seed: int = 0) -> tuple[nn.Module, list[str]]:
-    """Open the model in float32 on the CPU; also return the names of random weights: all, or those of a missing head.
+@contextlib.contextmanager
+def _only_masked_models(name: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        if "Unrecognized configuration class" not in str(error):
+            raise
+        raise ModelError(
+            f"transformers has no masked language model for {name!r}. Use an encoder such as bert, roberta, "
+            "distilbert, electra, mpnet, deberta-v2 or modernbert."
+        ) from error
 
-    A tied model that is untied starts with two equal matrices. `config` is that of a new model.
+
+def open_model(name: str, options: Mapping[str, Any]) -> tuple[Any, list[str]]:
+    """Open a model in float32 on the CPU; also return the names of weights of a missing head, which are random.
 
     Raises:
-        ModelError: weights of the encoder itself are missing.
+        ModelError: not a masked language model, or weights of the encoder itself are missing.
     """
-    torch.manual_seed(seed)
-    if (name := start.model) is None:
-        model = AutoModelForMaskedLM.from_config(config).float()
-        return model, sorted(weight for weight, _ in model.named_parameters())
-    options = reach_model(name, dict(start.options))
-    with opening(name, options):
+    options = reach_model(name, dict(options))
+    with opening(name, options), _only_masked_models(name):
         model, report = AutoModelForMaskedLM.from_pretrained(
             name, dtype=torch.float32, output_loading_info=True, **guarded(options, weights=True)
         )
     missing = sorted(report["missing_keys"])
     if encoder_weights := [weight for weight in missing if weight.startswith(f"{model.base_model_prefix}.")]:
         require_weights(name, model, lambda: weight_shapes(name, file_options(options)), encoder_weights)
-    if untied:
-        untie(model)
     return model, missing
 
 
-def untie(model: Any) -> None:
-    """Separate the output matrix (and bias) from the embedding table, as a copy (PromptBERT, App. A.2)."""
-    output = model.get_output_embeddings()
-    owners = Counter(id(weight) for _, weight in model.named_parameters(remove_duplicate=False))
-    for name, weight in list(output.named_parameters(recurse=False)):
-        if owners[id(weight)] > 1:  # BERT's bias has two names; only one of a shared pair is saved
-            setattr(output, name, nn.Parameter(weight.detach().clone()))
-    model.config.tie_word_embeddings = False
+# -- sequences and masks ----------------------------------------------------------------------------------------------
+
+
+def split_texts(texts: Sequence[str], seed: int) -> tuple[list[str], list[str]]:
+    """Split the distinct texts into training texts and held-out texts: one in a hundred, at least 1 and at most 2000.
+
+    Raises:
+        InputError: not texts, or fewer than two of them.
+    """
+    distinct = list(dict.fromkeys(text for text in check_texts(texts) if text.strip()))
+    if len(distinct) < 2:
+        raise InputError(f"Cannot train on {len(distinct)} different texts, of which one is held out. Use more texts.")
+    count = max(1, min(MAX_HELD_OUT, round(SHARE * len(distinct))))
+    held_out = np.sort(np.random.default_rng([seed, 1]).permutation(len(distinct))[:count])
+    return np.delete(np.array(distinct, object), held_out).tolist(), [distinct[index] for index in held_out]
+
+
+def pack(tokenizer: Any, texts: Sequence[str], length: int) -> np.ndarray:
+    """Pack texts into sequences of `length` tokens: [CLS] text [SEP] [CLS] text [SEP] …, first fit, in order.
+
+    Only texts that are longer than a sequence are split. Strings that look like special tokens are read as text.
+
+    Args:
+        tokenizer: a fast tokenizer.
+        texts: the texts to pack.
+        length: number of tokens per sequence.
+
+    Returns:
+        Token ids (N,T), padded.
+
+    Raises:
+        InputError: no room between the special tokens.
+    """
+    special = tokenizer.num_special_tokens_to_add()
+    if length <= special:
+        raise InputError(f"max_seq_length={length}: must be at least {special + 1}, for {special} special tokens.")
+    fast_backend(tokenizer)  # raises for slow tokenizers, which lack the options below
+    own_tokenizer = copy.deepcopy(tokenizer)  # the calls below change its truncation
+    options = {"truncation": True, "max_length": length, "return_overflowing_tokens": True}
+    sequences = [np.empty((0, length), np.int32)]
+    for _, portion in portions(texts):
+        encoded = own_tokenizer([mend_surrogates(text) for text in portion], split_special_tokens=True, **options)
+        rows: list[list[int]] = []
+        for ids in encoded["input_ids"]:  # a long text has several rows
+            if len(ids) > special:
+                row = next((row for row in rows[-OPEN_SEQUENCES:] if len(row) + len(ids) <= length), None)
+                if row is None:
+                    rows.append(row := [])
+                row.extend(ids)
+        padded = [row + [tokenizer.pad_token_id] * (length - len(row)) for row in rows]
+        sequences.append(np.array(padded, np.int32).reshape(-1, length))
+    return np.concatenate(sequences)
+
+
+def mask(ids: torch.Tensor, masking: Any) -> dict[str, torch.Tensor]:
+    """Mask token ids (B,T), and return them with labels (B,T), which are -100 for tokens that are not predicted.
+
+    `masking` is transformers' collator: of the predicted tokens 80 % are [MASK], 10 % random and 10 % unchanged.
+    The random numbers come from the masking's own generator or, if it has none, from torch's on the CPU.
+    """
+    own_ids, tokenizer = ids.cpu().long(), masking.tokenizer
+    special = torch.isin(own_ids, torch.tensor(tokenizer.all_special_ids))
+    masked, labels = masking.torch_mask_tokens(own_ids.clone(), special)
+    batch = {"input_ids": masked, "attention_mask": (own_ids != tokenizer.pad_token_id).long(), "labels": labels}
+    return {name: values.to(ids.device) for name, values in batch.items()}
+
+
+def masked_once(ids: np.ndarray, masking: Any, seed: int) -> list[dict[str, torch.Tensor]]:
+    """Mask sequences (N,T) once, with masks that all validations share; return at least 64 rows of `mask`.
+
+    Raises:
+        InputError: no token is masked.
+    """
+    seeded = copy.copy(masking)
+    seeded.generator = torch.Generator().manual_seed(seed)
+    repeated = np.tile(ids, (-(-MIN_SEQUENCES // max(1, len(ids))), 1))
+    batch = mask(torch.from_numpy(repeated), seeded)
+    if not (batch["labels"] != IGNORED).any():
+        raise InputError("The held-out texts contain no token to predict. Use more texts.")
+    return [dict(zip(batch, row, strict=True)) for row in zip(*batch.values(), strict=True)]
 
 
 @contextlib.contextmanager

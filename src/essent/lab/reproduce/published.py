@@ -18,7 +18,6 @@ A cell's settings are merged from those of its block, row and column; later ones
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -232,43 +231,21 @@ def _cells(block: dict[str, Any], table: dict[str, Any], paper: dict[str, Any]) 
             yield Cell(name, column, Published.read(figure), settings, block.get("title", ""))
 
 
-# -- tables over some of their tasks, with means of the paper's figures over the same tasks ---------------------------
-
-OF_ALL_TASKS = ("tasks", "seeds", "most_seeds")  # settings in which a mean and its single figures may differ
-
-
 def only_tasks(table: Table, selects: Callable[[str], bool]) -> Table:
     """Return the table with each mean over the selected tasks only; cells without any of them are removed.
 
-    The published figure becomes the mean of the paper's single figures for these tasks, from any of its tables. If
-    there are none, the figure over all tasks remains and is marked (`Published.over_all`): it cannot be compared.
+    The published figure of a mean over more tasks is marked (`Published.over_all`): it cannot be compared.
     """
-    figures = {  # printed for single tasks in any table of the paper
-        (*_identity(cell), cell.settings["tasks"][0]): cell.published.value
-        for other in tables().values()
-        if other.paper == table.paper
-        for cell in other.cells()
-        if cell.published is not None and len(cell.settings.get("tasks", ())) == 1
-    }
-    content = (_only(cell, selects, figures) for cell in table.cells())
+    content = (_only(cell, selects) for cell in table.cells())
     return replace(table, content=tuple(cell for cell in content if cell is not None))
 
 
-def _only(cell: Cell, selects: Callable[[str], bool], figures: Mapping[tuple[str, str, str], float]) -> Cell | None:
+def _only(cell: Cell, selects: Callable[[str], bool]) -> Cell | None:
     tasks = list(cell.settings.get("tasks", ()))
     selected = [name for name in tasks if selects(name)]
     if selected == tasks:  # also true for a cell that measures a corpus instead of tasks
         return cell
     if not selected:
         return None
-    published = cell.published
-    if published is not None:
-        single_figures = [figures.get((*_identity(cell), name), math.nan) for name in selected]
-        mean = round(math.fsum(single_figures) / len(selected), 2)
-        published = Published(published.value, over_all=len(tasks)) if math.isnan(mean) else Published(mean)
+    published = cell.published and replace(cell.published, over_all=len(tasks))
     return replace(cell, published=published, settings={**cell.settings, "tasks": selected})
-
-
-def _identity(cell: Cell) -> tuple[str, str]:
-    """Return the values that a mean and its single figures have in common."""
-    return cell.row, repr(sorted((key, value) for key, value in cell.settings.items() if key not in OF_ALL_TASKS))

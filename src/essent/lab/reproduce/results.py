@@ -1,4 +1,4 @@
-"""Results of a reproduction: scores with standard errors, their means, and tables as text, HTML and JSON values.
+"""Results of a reproduction: scores with standard errors, their means, and tables as text.
 
 Standard errors: correlations by Bonett & Wright (2000), shares as binomial, k-means from the spread of its runs. Tasks
 and seeds are assumed independent. Intervals are 95 %, value ± 1.96 standard errors.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from essent.lab.reproduce.published import Cell, Table
-from essent.tasks.result import Result, library_versions, plain
+from essent.tasks.result import Result
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -74,7 +74,7 @@ def over_checkpoints(scores: Sequence[Score], statistic: str) -> Score:
 
 @dataclass(frozen=True)
 class Measured:
-    """The measured score of a cell and its number of seeds, or the reason why there is none.
+    """The measured score of a cell, or the reason why there is none.
 
     Example:
         >>> from essent.lab.reproduce import Cell, Measured, Published
@@ -86,7 +86,6 @@ class Measured:
     cell: Cell
     score: Score | None = None
     problem: str = ""
-    seeds: int = 1
 
     @property
     def difference(self) -> float | None:
@@ -184,16 +183,11 @@ def _cell(outcome: Measured | None) -> Any:
 
 
 def settings_of(done: Reproduction) -> list[str]:
-    """Return lines about all settings: models, recipes and their corpora, data, and the reasons for empty cells."""
+    """Return lines about the models, the data, and the reasons for empty cells."""
     table = done.table
     lines = [f"Paper: {table.paper}."]
     lines += [f"Model {role} ({table.models[role]} in the paper): {', '.join(m)}." for role, m in done.models.items()]
     lines += [table.note] if table.note else []
-    columns_by_setting: dict[str, list[str]] = {}
-    for outcome in done.cells:
-        if outcome.score is not None and (recipe := _described(outcome)):
-            columns_by_setting.setdefault(f"{outcome.cell.row}: {recipe}", []).append(outcome.cell.column)
-    lines += [f"{setting} [{', '.join(columns)}]" for setting, columns in columns_by_setting.items()]
     if done.corpus:
         lines.append(f"Corpus: {done.corpus} texts; in the paper {table.corpus}.")
     lines += [f"{task}: {source['source']} (sha256 {source['sha256'][:12]})" for task, source in done.sources.items()]
@@ -201,18 +195,6 @@ def settings_of(done: Reproduction) -> list[str]:
     problems = Counter(outcome.problem for outcome in not_run)
     lines += [f"Not run: {count} cells, {problem}." for problem, count in problems.items()]
     return lines
-
-
-def _described(outcome: Measured) -> str:
-    recipe, settings = outcome.cell.recipe(), outcome.cell.settings
-    descriptions = {
-        f"{recipe}": recipe is not None,
-        f"measure {settings.get('measure')}": "measure" in settings,
-        f"mean of seeds 0 to {outcome.seeds - 1}": outcome.seeds > 1,
-        f"counts from the {settings.get('counts')}": "counts" in settings,
-        f"shaping fitted on the {settings.get('fit')}": "fit" in settings,
-    }
-    return ", ".join(description for description, applies in descriptions.items() if applies)
 
 
 def summary(done: Reproduction) -> str:
@@ -231,39 +213,3 @@ def summary(done: Reproduction) -> str:
         f"{agreeing} of {len(compared)} cells agree (difference up to 1, or 0.01 for cosines, or the published figure "
         "within the interval)."
     )
-
-
-def to_dict(done: Reproduction) -> dict[str, Any]:
-    """Return the reproduction as JSON values."""
-    cells = []
-    for outcome in done.cells:
-        cell, score, published = outcome.cell, outcome.score, outcome.cell.published
-        tasks = list(cell.settings.get("tasks", ()))
-        cells.append(
-            {
-                "block": cell.block,
-                "row": cell.row,
-                "column": cell.column,
-                "published": published and published.value,
-                "published_spread": published and published.spread,
-                "published_over": published and (published.over_all or len(tasks) or None),
-                "tasks": tasks,
-                "measured": score and score.value,
-                "half_width": score and score.half_width,
-                "difference": outcome.difference,
-                "recipe": cell.recipe() if cell.missing is None else None,
-                "fit": cell.settings.get("fit"),
-                "counts": cell.settings.get("counts"),
-                "problem": outcome.problem or None,
-            }
-        )
-    reproduction = {
-        "table": done.table.name,
-        "paper": done.table.paper,
-        "models": done.models,
-        "tasks": done.sources,
-        "corpus_texts": done.corpus,
-        "versions": library_versions(),
-        "cells": cells,
-    }
-    return dict(plain(reproduction))

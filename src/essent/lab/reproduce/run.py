@@ -6,15 +6,13 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from essent._core.arguments import check_size
-from essent.encoder.module import digest_of_backbone
 from essent.errors import DataError, EssentError, InputError
 from essent.lab.explain.importance import backbone_of, head_agreement, impact_agreement
-from essent.lab.minimal_pairs.rows import lexical_overlap
+from essent.lab.minimal_pairs.overlap import lexical_overlap
 from essent.lab.reproduce.published import Cell, Table
 from essent.lab.reproduce.results import (
     Measured,
@@ -53,9 +51,7 @@ def run_table(
     rows: Callable[[str], bool] = lambda name: True,
     columns: Callable[[str], bool] = lambda name: True,
     most_seeds: int | None = None,
-    batch_size: int = 32,
     progress: bool = False,
-    cache: str | Path | None = None,
     report: Callable[[str], None] = lambda line: None,
     **options: Any,
 ) -> Reproduction:
@@ -68,9 +64,7 @@ def run_table(
         corpus: texts for the counts, fits and measures that the paper does not compute on the tasks' own texts.
         rows, columns: functions that select rows and columns by name.
         most_seeds: maximum number of seeds of random embeddings.
-        batch_size: size of a batch: 32 holds as many tokens as 32 texts of 64 tokens.
         progress: show progress bars.
-        cache: a folder that retains averaged token vectors for later runs.
         report: called with a line about each step.
         options: SentenceTransformer's keyword arguments.
 
@@ -91,9 +85,9 @@ def run_table(
         role: (names,) if isinstance(names, str) else tuple(names)
         for role, names in (table.models if models is None else models).items()
     }
-    passes = {"batch_size": batch_size, "progress": progress, "options": options}
+    passes = {"progress": progress, "options": options}
     with tempfile.TemporaryDirectory(prefix="essent-reproduce-") as folder:
-        run = _Run(data, list(corpus or []), most_seeds, passes, report, Path(cache or folder))
+        run = _Run(data, list(corpus or []), most_seeds, passes, report, Path(folder))
         jobs = [run.plan(cell, by_role) for cell in table.cells() if rows(cell.row) and columns(cell.column)]
         jobs_by_role: dict[str, list[_Job]] = {role: [] for role in by_role}
         for job in jobs:
@@ -121,7 +115,7 @@ def _measured(job: _Job) -> Measured:
     if job.problem:
         return Measured(job.cell, problem=job.problem)
     score = over_checkpoints(job.scores, job.cell.settings.get("statistic", "mean"))
-    return Measured(job.cell, score, seeds=job.seeds)
+    return Measured(job.cell, score)
 
 
 @dataclass
@@ -179,15 +173,12 @@ class _Run:
             return ""
 
     def _average(self, model: str) -> str:
-        """Return the folder of token vectors averaged over the corpus, as written in `avg:`; write it unless cached."""
+        """Write token vectors averaged over the corpus to a folder, and return it as written in `avg:`."""
         backbone = load(model, [Recipe()], self.passes["options"]).backbone
         layers = sorted({1, backbone.last})
         self.report(f"{model}: averaging token vectors of layers {layers} over {len(self.corpus)} texts")
-        corpus = sha256("\0".join(self.corpus).encode("utf-8", "surrogatepass")).hexdigest()
-        folder = self.cache / f"contexts-{digest_of_backbone(backbone, layers, corpus)[:16]}"
-        if not folder.is_dir():
-            passes = {name: self.passes[name] for name in ("batch_size", "progress")}
-            average_contexts(backbone, self.corpus, layers=layers, **passes)[0].save(folder)
+        folder = Path(tempfile.mkdtemp(dir=self.cache)) / "contexts"
+        average_contexts(backbone, self.corpus, layers=layers, progress=self.passes["progress"])[0].save(folder)
         return AverageTable.of(folder).place.rpartition("@")[0]
 
     def score(self, model: str, jobs: Sequence[_Job]) -> None:

@@ -12,7 +12,6 @@ definition first or the word first. All candidates are then scored on the data, 
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -23,7 +22,6 @@ import torch
 from tqdm.auto import tqdm
 
 from essent._core.arguments import ModelLike
-from essent._core.atomic import write_json
 from essent._core.folders.contents import guarded, opening, weight_shapes
 from essent._core.hub import file_options, reach_model
 from essent._core.registry import did_you_mean
@@ -140,21 +138,10 @@ class Definition(NamedTuple):
     definition: str
 
 
-def read_definitions(path: str | Path) -> tuple[Definition, ...]:
-    """Read a .jsonl, .json, .csv, .tsv or .parquet file with the columns `word` and `definition`.
-
-    Raises:
-        DataError: no such file, no rows, a missing column, or a value that is not a text; names file and line.
-    """
-    definitions = []
-    for row in located_rows(path):
-        definitions.append(Definition(*(row.text(name, (name,)).strip() for name in Definition._fields)))
-        if not all(definitions[-1]):
-            raise DataError(f"{row.where}: 'word' and 'definition' must not be blank, got {row.values!r}.")
-    return tuple(definitions)
-
-
-DEFINITIONS = read_definitions(Path(__file__).parent / "definitions.tsv")  # written for essent
+DEFINITIONS = tuple(  # written for essent
+    Definition(row.values["word"], row.values["definition"])
+    for row in located_rows(Path(__file__).parent / "definitions.tsv")
+)
 
 
 class Candidate(NamedTuple):
@@ -293,7 +280,6 @@ def generate_templates(
     longest: int = LONGEST,
     progress: bool = False,
     device: str | None = None,
-    keep: str | Path | None = None,
 ) -> list[Candidate]:
     """Generate distinct valid templates, most probable first.
 
@@ -304,12 +290,10 @@ def generate_templates(
         longest: maximum number of tokens per filling.
         progress: show a progress bar.
         device: device of a T5 given by name.
-        keep: a file to save the templates in; if it exists, they are read from it.
 
     Raises:
         InputError: no pairs, or fewer than two candidates.
         ModelError: see `Generator`.
-        DataError: the file contains templates of another T5 or from other pairs.
 
     Example:
         >>> from essent.lab.templates import Definition, generate_templates
@@ -322,15 +306,6 @@ def generate_templates(
         raise InputError("pairs is empty: templates are generated from at least one word–definition pair.")
     if candidates < 2:
         raise InputError(f"candidates={candidates!r}: must be at least 2, one per form.")
-    t5 = generator if isinstance(generator, str) else generator.name
-    metadata = {"t5": t5, "pairs": [list(pair) for pair in pairs], "candidates": candidates, "longest": longest}
-    if keep is not None and Path(keep).is_file():
-        cached = json.loads(Path(keep).read_text("utf-8"))
-        if {key: cached.get(key) for key in metadata} != metadata:
-            raise DataError(
-                f"{keep} contains templates of another T5 or from other pairs. Choose another path (--work)."
-            )
-        return [Candidate(*fields) for fields in cached["templates"]]
     if isinstance(generator, str):
         generator = Generator(generator, device)
     likelihoods: dict[str, float] = {}
@@ -340,10 +315,7 @@ def generate_templates(
             first, second = generator.text(filling.first), generator.text(filling.second)
             if (template := template_of(form, first, second)) is not None:
                 likelihoods[template] = max(likelihoods.get(template, -math.inf), filling.log_likelihood)
-    templates = [Candidate(*entry) for entry in sorted(likelihoods.items(), key=lambda entry: -entry[1])]
-    if keep is not None:
-        write_json(keep, {**metadata, "templates": templates}, indent=None)
-    return templates
+    return [Candidate(*entry) for entry in sorted(likelihoods.items(), key=lambda entry: -entry[1])]
 
 
 def sentence(definition: str) -> str:
