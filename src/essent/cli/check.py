@@ -34,8 +34,7 @@ def check(
     code 1.
 
     The health checks then cover the texts (truncation, unknown tokens, prompts), the vectors (average cosine, dead and
-    dominating dimensions, length, negation) and the folder (pooling, model card, other servers). Problems are marked ✗
-    and give exit code 3; advice is marked ·.
+    dominating dimensions, length, negation) and the folder (pooling, model card). Problems give exit code 3.
 
     ```console
     $ essent check ./my-encoder

@@ -1,12 +1,7 @@
-"""The health checks of texts, folders, vectors and other servers.
+"""The health checks of texts, folders and vectors.
 
 A check is a generator of problems, listed in CHECKS; the first line of its docstring states when it
 reports a problem.
-
-The behaviour of servers follows their sources: text-embeddings-inference (TEI) 1.9 reads the boolean keys of
-1_Pooling/config.json (cls, mean, last token) and nothing else of the modules; without that file it uses CLS for every
-BERT. vLLM recognizes modules of sentence_transformers.models by their full class path, and uses the first true key of
-the pooling file. Neither runs a Dense module or a table of token vectors.
 """
 
 from __future__ import annotations
@@ -163,79 +158,16 @@ def _modes_of_card(card: str) -> set[str]:
     return printed or {re.sub("[- ]", "", phrase.lower()) for phrase in PHRASE.findall(card)}
 
 
-# -- other servers ----------------------------------------------------------------------------------------------------
-
-SERVED = ("Transformer", "Pooling", "Normalize")
-SERVED_MODES = ("cls", "mean", "lasttoken")
-LEGACY = "sentence_transformers.models."
-AGAIN = "essent save -m MODEL --format legacy -o for-servers, or serve it unchanged: essent serve MODEL"
-
-
-def servers(model: ModelUnderTest) -> Iterator[Problem]:
-    """TEI or vLLM would refuse the folder, or compute different vectors."""
-    if (model.root / "modules.json").is_file() or (model.root / "config.json").is_file():
-        for message, fix in _server_problems(model):
-            yield Problem(message, model.command(fix), fault=False)
-
-
-def _server_problems(model: ModelUnderTest) -> Iterator[tuple[str, str]]:
-    if unserved := [kind for _, _, kind in model.modules if kind not in SERVED]:
-        yield (
-            f"TEI and vLLM do not run the module {' and '.join(unserved)}: they refuse it or return other vectors.",
-            "essent serve MODEL",
-        )
-        return
-    patterns = ("tokenizer.json", "config.json", "model*.safetensors")
-    if missing := [pattern.replace("*", "") for pattern in patterns if not list(model.root.glob(pattern))]:
-        yield f"TEI does not start without {' and '.join(missing)}.", AGAIN
-    yield from _server_pooling(model)
-    settings = model.transformer_settings
-    if settings and not isinstance(settings.get("max_seq_length"), int):
-        yield (
-            "sentence_bert_config.json has no max_seq_length; TEI cannot read it without one.",
-            f'Set "max_seq_length": {model.encoder.max_seq_length or 512} in sentence_bert_config.json.',
-        )
-    if model.modules and model.modules[-1][2] != "Normalize":
-        yield (
-            "The vectors are not normalized, but TEI normalizes them unless a request disables it.",
-            'Send "normalize": false, or compare by cosine only.',
-        )
-
-
-def _server_pooling(model: ModelUnderTest) -> Iterator[tuple[str, str]]:
-    mode, bert = model.pooling_mode, "bert" in str(model.config.get("model_type")).lower()
-    if not (model.root / "1_Pooling" / "config.json").is_file():
-        if mode != "cls" or not bert:
-            behaviour = "silently uses the CLS token instead" if bert else "does not start"
-            yield f"1_Pooling/config.json is missing: TEI {behaviour}. The model uses {mode} pooling.", AGAIN
-        return
-    settings = model.pooling or {}
-    if mode not in SERVED_MODES:
-        yield f"TEI and vLLM do not compute {mode} pooling.", "essent serve MODEL"
-    elif not any(key.startswith("pooling_mode_") for key in settings):
-        yield (
-            "1_Pooling/config.json has only the key pooling_mode: TEI, which reads the older keys, does not start.",
-            AGAIN,
-        )
-    elif (first := next((key for key, flag in settings.items() if flag is True), "")) != LEGACY_FLAGS[mode]:
-        yield f"vLLM reads the first true key of 1_Pooling/config.json, {first}, as the pooling.", AGAIN
-    if unrecognized := [path for _, path, kind in model.modules if kind in SERVED[1:] and path != f"{LEGACY}{kind}"]:
-        yield (
-            f"vLLM recognizes modules as {LEGACY}…, not as {unrecognized[0]}: it would ignore the pooling's settings.",
-            AGAIN,
-        )
-
-
 # -- all of them -------------------------------------------------------------------------------------------------------
 
 CHECKS: dict[str, Callable[[ModelUnderTest], Iterator[Problem]]] = {
     check.__name__.replace("_", "-"): check
     for check in (
         capacity, truncation, unknown_tokens, prompts, pooling, finite, anisotropy, dead_dimensions,
-        dominating_dimension, length_bias, negation, servers,
+        dominating_dimension, length_bias, negation,
     )
 }  # fmt: skip
-# Checks whose faults explain faults of other checks, the deepest cause first. Wrong pooling changes all vectors;
+# Checks whose problems explain problems of other checks, the deepest cause first. Wrong pooling changes all vectors;
 # the shaping that fixes a dominating dimension or a length bias also subtracts the mean.
 CAUSES = {
     "anisotropy": ("pooling", "dominating-dimension", "length-bias"),
@@ -247,7 +179,7 @@ CAUSES = {
 
 
 def find_problems(name: str, texts: TextsLike | None, skip: Sequence[str], options: dict[str, Any]) -> Report:
-    """Run the checks of a model; report faults first, each followed by the problems that it explains.
+    """Run the checks of a model; report each problem, followed by those that it explains.
 
     Raises:
         InputError: a check that does not exist.
@@ -262,13 +194,13 @@ def find_problems(name: str, texts: TextsLike | None, skip: Sequence[str], optio
             checks.remove(check)
         else:
             problems += [replace(problem, check=check) for problem in CHECKS[check](model)]
-    faults = {problem.check for problem in problems if problem.fault}
+    reported = {problem.check for problem in problems}
     for index, problem in enumerate(problems):
-        cause = next((check for check in CAUSES.get(problem.check, ()) if check in faults), "")
-        if problem.fault and cause:
+        cause = next((check for check in CAUSES.get(problem.check, ()) if check in reported), "")
+        if cause:
             problems[index] = replace(problem, cause=cause, fix=f"Fix {cause} and check again.")
     rank = list(CHECKS).index
-    problems.sort(key=lambda problem: (not problem.fault, rank(problem.cause or problem.check), bool(problem.cause)))
+    problems.sort(key=lambda problem: (rank(problem.cause or problem.check), bool(problem.cause)))
     return Report(
         name, None, recipe=model.recipe, texts=len(model.texts), own_texts=texts is not None, checks=tuple(checks),
         problems=tuple(problems),
