@@ -33,8 +33,8 @@ def check(
     with those stored when it was saved (golden vectors), in every way of loading it. A difference above 1e-5 gives exit
     code 1.
 
-    The health checks then cover the texts (truncation, unknown tokens, prompts), the vectors (average cosine, dead and
-    dominating dimensions, length, negation) and the folder (pooling, model card). Problems give exit code 3.
+    The health checks then cover the texts (truncation, unknown tokens), the folder (prompts, pooling) and the vectors
+    (infinite numbers, a dominating dimension, average cosine). Problems give exit code 3.
 
     ```console
     $ essent check ./my-encoder

@@ -24,7 +24,6 @@ class Problem:
         fix: the command or line of code that fixes it.
         figures: the measured numbers, for scripts.
         check: name of the check that reports it.
-        cause: name of the check whose problem explains this one and must be fixed first; "" if there is none.
 
     Example:
         >>> from essent import check
@@ -33,15 +32,14 @@ class Problem:
         >>> problem = report.problems[0]
         >>> problem.check, problem.figures["cut"]
         ('truncation', 0.5)
-        >>> print(problem.fix)
-        encoder.max_seq_length = 512  # the model has 512 positions
+        >>> print(problem.message)
+        50.0 % of the texts are truncated; the model reads ... % of all tokens. The limit is ...
     """
 
     message: str
     fix: str
     figures: dict[str, Any] = field(default_factory=dict)
     check: str = ""
-    cause: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class Report:
         texts: number of texts that the health checks read.
         own_texts: whether these are the user's texts.
         checks: names of the health checks that ran.
-        problems: each followed by those that it explains.
+        problems: in the order of the checks; the last one may cause others, which are then not looked for.
         left_out: why no health checks ran (torch is not installed); otherwise "".
 
     Example:
@@ -66,7 +64,7 @@ class Report:
         >>> report.healthy, report.texts, "truncation" in report.checks
         (True, 2, True)
         >>> list(report.summary())[1]
-        'mean | normalize; 11 checks on 2 texts'
+        'mean | normalize; 7 checks on 2 texts'
     """
 
     model: str
@@ -108,9 +106,6 @@ class Report:
         origin = "texts" if self.own_texts else "built-in texts (--texts FILE uses yours)"
         yield f"{self.recipe}; {len(self.checks)} checks on {self.texts:,} {origin}"
         for problem in self.problems:
-            if problem.cause:
-                yield f"    possibly a consequence: {problem.check}: {problem.message}"
-                continue
             yield f"✗ {problem.check}: {problem.message}"
             yield f"    → {problem.fix}"
         if self.healthy and self.verification is not None:
