@@ -96,7 +96,7 @@ def test_settings_of_the_folder_come_along(bert: Path, tmp_path: Path) -> None:
 
 def test_what_is_no_model_is_refused(bert: Path, tmp_path: Path) -> None:
     for source, message in (
-        (str(bert.parent / "brt"), r"There is no model folder .* Beside it: .*bert"),
+        (str(bert.parent / "brt"), r"There is no model folder .*brt"),
         (str(bert / "config.json"), "is a file; a model is a folder"),
         (str(tmp_path), "Cannot load the model"),
         (stock(bert)[0].model, "has no tokenizer"),

@@ -21,7 +21,6 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from essent._core.hub import check_dataset
 from essent._core.lazy import optional_import
 from essent._core.registry import did_you_mean
 from essent.errors import DataError
@@ -286,7 +285,6 @@ def hub_rows(repo: str, revision: str | None, split: str, instead: str) -> list[
         MissingDependencyError: without `datasets`.
     """
     datasets = optional_import("datasets", "data")
-    check_dataset(repo, instead)
     try:
         rows = datasets.load_dataset(repo, revision=revision, split=split).to_list()
     except Exception as error:  # `datasets` documents no base class, and a network error must not look like a bug
