@@ -19,7 +19,18 @@ from safetensors.numpy import save_file
 
 from essent._core.arguments import check_path
 from essent._core.atomic import recover, replacing_folder
-from essent._core.folders.check import ROUTERS, check_folder
+from essent._core.folders.check import (
+    ANYTHING,
+    ROUTERS,
+    SENTENCE_TRANSFORMERS,
+    TEXT,
+    WHOLE,
+    Kind,
+    check_model,
+    listed,
+    mapping,
+    optional,
+)
 from essent._core.folders.contents import check_entries, read_modules, saved_settings
 from essent._core.folders.files import (
     GRAPH,
@@ -33,7 +44,6 @@ from essent._core.folders.files import (
     read_json,
     write_digests,
 )
-from essent._core.folders.rules import ANYTHING, SENTENCE_TRANSFORMERS, TEXT, WHOLE, Kind, listed, mapping, optional
 from essent._core.lazy import needs_torch
 from essent._core.machine import SHORT
 from essent.engine.compiled import CompiledEncoder, Loss, check_golden
@@ -89,7 +99,7 @@ def load(
     if not (root / STATE_FOLDER / GRAPH_FILE).is_file():
         return _load_in_torch(root)
     with damage_named(str(path)):
-        check_folder(root)
+        check_model(str(root), {})
         metadata = read_graph_metadata(root / STATE_FOLDER / GRAPH_FILE)
         if metadata["format"] == FORMAT:  # golden texts read only some rows of the vocabulary
             check_digests(root, whole=True)
