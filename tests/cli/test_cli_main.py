@@ -154,17 +154,15 @@ def test_broken_pipe() -> None:
 
 
 @pytest.mark.slow  # a process of its own, which imports everything
-@pytest.mark.parametrize("settings", [{"PYTHONIOENCODING": "cp1252"}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}])
-def test_legacy_output_encodings(settings: dict[str, str]) -> None:
-    """A pipe of Windows: UTF-8, which essent reads, unless the user has named an encoding."""
+def test_legacy_output_encodings() -> None:
+    """A pipe of Windows: UTF-8, whatever the locale is."""
     names = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHONIO", "LC_", "LANG"))}
+    environment = {**names, "PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
     for arguments, expected in (
         (["--help"], "e(s) = g("),
         (["recipes", "ditto:1-10"], "ω"),
         (["recipes", "dito"], "ditto"),
     ):
-        environment = {**names, "PYTHONUTF8": "0", **settings}
         done = subprocess.run([*PROGRAM, *arguments], capture_output=True, env=environment)
         assert b"Traceback" not in done.stderr, done.stderr
-        written = (done.stdout + done.stderr).decode(settings.get("PYTHONIOENCODING", "utf-8"))
-        assert (expected if "PYTHONIOENCODING" not in settings else expected.replace("ω", "?")) in written
+        assert expected in (done.stdout + done.stderr).decode("utf-8")

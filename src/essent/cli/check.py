@@ -53,10 +53,6 @@ def check(
             running the health checks.
         json_file: Also write the problems as JSON; - is standard output.
     """
-    if against is not None:
-        from essent.verification.golden import check_address
-
-        check_address(against)
     health_options = {"--texts": texts, "--skip": skip, "--json": json_file}
     if files_only:
         opt.refuse({**health_options, "--against": against}, "cannot be combined with --files-only.")
