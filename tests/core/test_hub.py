@@ -53,7 +53,7 @@ def test_the_cache_is_read(cached: Callable[..., Path]) -> None:
 
 @pytest.mark.usefixtures("unreachable")
 def test_what_no_repository_can_be_called_is_refused_for_its_name() -> None:
-    with pytest.raises(ModelError, match=r"'my model'.*Repo id must"):
+    with pytest.raises(ModelError, match=r"my model'.*Repo id must"):
         Encoder("my model", "mean")
 
 
