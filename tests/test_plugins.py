@@ -14,7 +14,6 @@ import essent
 from command_line import environment
 from essent import Encoder
 from essent.errors import MissingDependencyError
-from essent.recipe.weighting.base import weightings
 
 SOURCE = """
 import numpy as np
@@ -91,19 +90,6 @@ def test_a_wrong_entry_point_is_named_and_ignored(tmp_path: Path) -> None:
     assert printed.count("fails and is ignored") == len(WRONG)
     assert "has mean\n" in printed
     assert "has weights=right\n" in printed
-
-
-def test_a_missing_part_is_named(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Registered by this module in the place of a package."""
-    monkeypatch.setattr(weightings, "_parts", dict(weightings._parts))
-    weightings.register("here")(type("Here", (weightings["position"],), {"__module__": "parts_of_mine"}))
-    Encoder(bert, "weights=here", device="cpu").save(str(tmp_path / "model"))
-    del weightings._parts["here"]
-    for loader in (Encoder, essent.verify):
-        with pytest.raises(
-            MissingDependencyError, match="needs the token weighting 'here' of the package 'parts_of_mine'"
-        ):
-            loader(str(tmp_path / "model"))
 
 
 SAVE = """

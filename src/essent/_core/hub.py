@@ -89,8 +89,8 @@ def find_file(name: str, file: str, hub: Mapping[str, Any]) -> Path | None:
         from sentence_transformers.util import load_file_path  # imported here: static encoders do not need it
 
     subfolder, _, last = file.rpartition("/")
-    path = load_file_path(name, last, subfolder=subfolder, **hub)
-    return None if path is None else Path(path)
+    cached = load_file_path(name, last, subfolder=subfolder, **hub)
+    return None if cached is None else Path(cached)
 
 
 def has_file(name: str, file: str, hub: Mapping[str, Any]) -> bool:

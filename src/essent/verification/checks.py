@@ -142,8 +142,8 @@ def unknown_tokens(model: ModelUnderTest) -> Iterator[Problem]:
     token = None if model.tokenizer is None else unknown_token(model.tokenizer)
     if model.tokenizer is None or token is None:
         return
-    unknown = model.tokenizer.token_to_id(token)
-    share = sum(ids.count(unknown) for ids in model.ids) / max(sum(map(len, model.ids)), 1)
+    ids = np.array([token_id for text_ids in model.ids for token_id in text_ids])
+    share = float((ids == model.tokenizer.token_to_id(token)).mean()) if len(ids) else 0.0
     if share > UNKNOWN:
         yield Problem(
             f"{100 * share:.1f} % of the tokens are unknown to the tokenizer, so the model cannot distinguish them.",
