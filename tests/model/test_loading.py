@@ -114,7 +114,7 @@ def test_what_is_no_model_is_refused(bert: Path, tmp_path: Path) -> None:
     [
         ("modules.json", b'[{"idx": 0', r"modules\.json is damaged: it is not JSON"),
         ("modules.json", b"{}", "expected a list, found {}"),
-        ("modules.json", b'["a"]', "it must list 1 to 64 objects with path and type"),
+        ("modules.json", b'["a"]', "it must list objects with path and type"),
         ("model.safetensors", b"short", "Cannot load the model"),
     ],
 )

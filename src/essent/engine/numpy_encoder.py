@@ -121,7 +121,7 @@ class NumpyEncoder(ABC, metaclass=NamesItsModel):
                 f"output_value={output_value!r:.60}: a {type(self).__name__} computes only sentence vectors. Use an "
                 "Encoder for token vectors."
             )
-        check_encode(self.prompts, {"batch_size": batch_size, "precision": precision, "truncate_dim": limit})
+        check_encode(self.prompts, {"batch_size": batch_size, "truncate_dim": limit})
         before = self.prompt_text(prompt, prompt_name)
         texts = [inputs] if isinstance(inputs, str) else check_texts(inputs)
         prompted = [before + text for text in texts] if before else texts

@@ -180,7 +180,7 @@ def _read_digests(root: Path) -> dict[str, dict[str, Any]]:
         raise DamagedError(
             f"{path} is damaged, or of a newer essent: expected format {FORMAT}, bytes and sha256 of each file."
         )
-    return files
+    return dict(files)
 
 
 # -- places -----------------------------------------------------------------------------------------------------------
