@@ -236,8 +236,9 @@ def _tables(name: str, find: Find, has: Has) -> Iterator[tuple[str, Table]]:
         if Path(name, folder).is_dir():
             check_places(Path(name), Path(name, folder))
         if kind == "Transformer":
-            # sentence-transformers reads the first existing one
-            yield from ((folder + file, MODULE_SETTINGS) for file in (MODULES[kind], *LEGACY_SETTINGS))
+            names = (folder + file for file in (MODULES[kind], *LEGACY_SETTINGS))
+            if settings := next(filter(find, names), None):  # sentence-transformers reads the first existing one
+                yield settings, MODULE_SETTINGS
             yield f"{folder}config.json", CONFIG
             if (adapter := find(f"{folder}adapter_config.json")) is not None:
                 raise DamagedError(
