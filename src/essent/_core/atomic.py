@@ -53,9 +53,10 @@ def replacing_file(path: str | Path) -> Iterator[Path]:
     Raises:
         DataError: `path` is a folder, a device or a pipe, or it or its folder is read-only.
     """
-    target = Path(path).resolve()
+    target = _resolved(path)
     if target.exists() and not target.is_file():
-        raise DataError(f"{path} is not a file but a folder, a device or a pipe. Choose another name.")
+        kind = "a folder" if target.is_dir() else "a device or a pipe"
+        raise DataError(f"{path} is {kind}. Expected a file; choose another name.")
     require_writable(path)
     with temporary_folder(target) as room:
         temporary = room / target.name
@@ -98,7 +99,7 @@ def require_replaceable(path: str | Path) -> Path:
     Raises:
         DataError: a file, the current folder or one above it, a mount point, or something read-only.
     """
-    target = Path(path).resolve()
+    target = _resolved(path)
     if target.exists() and not target.is_dir():
         raise DataError(f"{path} is a file. Expected a folder; choose another name.")
     if target in (Path.cwd(), *Path.cwd().parents) or target.is_mount():
@@ -132,7 +133,7 @@ def write_json(path: str | Path, value: Any, *, indent: int | None = 2) -> None:
 
 def recover(path: str | Path) -> None:
     """Restore a folder that a killed run moved aside, on systems that cannot exchange two folders."""
-    target = Path(path).resolve()
+    target = _resolved(path)
     if target.exists():
         return
     for old in _neighbours(target, OLD):
@@ -144,7 +145,7 @@ def recover(path: str | Path) -> None:
 
 def remove_leftovers(path: str | Path) -> None:
     """Remove the temporary files of killed runs beside a path; a folder that was moved aside is restored first."""
-    target = Path(path).resolve()
+    target = _resolved(path)
     recover(target)
     leftovers = _neighbours(target, PARTIAL) + (_neighbours(target, OLD) if target.exists() else [])
     for neighbour in leftovers:
@@ -185,6 +186,17 @@ def _runs(process: int) -> bool:
 # -- paths ------------------------------------------------------------------------------------------------------------
 
 
+def _resolved(path: str | Path) -> Path:
+    """The absolute path with every link followed."""
+    try:
+        resolved = Path(path).resolve()
+    except (OSError, RuntimeError):  # Python before 3.13
+        resolved = Path(path)
+    if resolved.is_symlink():
+        raise DataError(f"{path} is a circular link. Choose another name.")
+    return resolved
+
+
 def require_writable(path: str | Path, *, inside: bool = False) -> None:
     """Raise an error for a path that cannot be replaced.
 
@@ -194,7 +206,7 @@ def require_writable(path: str | Path, *, inside: bool = False) -> None:
     Raises:
         DataError: it is read-only, or its folder is read-only or not a folder.
     """
-    target = Path(path).resolve()
+    target = _resolved(path)
     parent_folder = next(parent for parent in target.parents if parent.exists())
     if not parent_folder.is_dir():
         raise DataError(f"{path} cannot be written: {parent_folder} is not a folder. Choose another name.")

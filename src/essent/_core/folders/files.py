@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
@@ -111,6 +112,7 @@ DIGESTS = f"{STATE_FOLDER}/files.json"
 FORMAT = 1
 NOT_LISTED = ("README.md", DIGESTS)
 SMALL = 4 * 2**20  # bytes; digests of smaller files are compared at every loading
+SHA256 = re.compile("[0-9a-f]{64}")
 MEND = "Download or copy the folder again, or save the model again"
 
 
@@ -158,9 +160,10 @@ def check_digests(root: Path, *, whole: bool) -> int:
         if not path.is_file():
             raise DamagedError(f"{path} is missing: it was saved with this model. {MEND}.")
         size = path.stat().st_size
-        digested = whole or size <= SMALL
-        if size != entry.get("bytes") or (digested and digest_of_file(path) != entry.get("sha256")):
-            raise DamagedError(f"{path} has changed since it was saved: its length or SHA-256 differs. {MEND}.")
+        if size != entry["bytes"]:
+            raise DamagedError(f"{path} has changed since it was saved: it has {size:,} bytes. {MEND}.")
+        if (whole or size <= SMALL) and digest_of_file(path) != entry["sha256"]:
+            raise DamagedError(f"{path} has changed since it was saved: its SHA-256 differs. {MEND}.")
     folders = {(root / name).parent for name in (*listed, DIGESTS)}
     for path in sorted(path for folder in folders for path in folder.glob("*") if path.is_file()):
         name = path.relative_to(root).as_posix()
@@ -175,12 +178,22 @@ def _read_digests(root: Path) -> dict[str, dict[str, Any]]:
     if content is None:
         raise DamagedError(f"There is no file {path}: the folder has no digests of its files.")
     files = content.get("files")
-    inside = isinstance(files, dict) and all(map(is_inside, files))
-    if content.get("format") != FORMAT or not inside or not all(isinstance(entry, dict) for entry in files.values()):
+    if content.get("format") != FORMAT or not isinstance(files, dict) or not all(map(_is_entry, files, files.values())):
         raise DamagedError(
             f"{path} is damaged, or of a newer essent: expected format {FORMAT}, bytes and sha256 of each file."
         )
-    return dict(files)
+    return files
+
+
+def _is_entry(name: str, entry: Any) -> bool:
+    inside = not name.startswith("/") and ".." not in name.split("/") and "\\" not in name
+    return (
+        inside
+        and isinstance(entry, dict)
+        and type(entry.get("bytes")) is int
+        and isinstance(entry.get("sha256"), str)
+        and SHA256.fullmatch(entry["sha256"]) is not None
+    )
 
 
 # -- places -----------------------------------------------------------------------------------------------------------
