@@ -77,8 +77,3 @@ def test_the_site_is_whole_and_loads_nothing_from_elsewhere(site: Path) -> None:
     assert [f"{file.name}: {link}" for file, page in pages.items() for link in page.loads if "//" in link] == []
     for file in site.rglob("*.css"):
         assert not re.search(r"url\(http|@import", file.read_text("utf-8")), file
-
-
-def test_broken_links_are_detected(tmp_path: Path) -> None:
-    (tmp_path / "a.html").write_text('<h1 id="top"></h1><a href="b.html">b</a><a href="#top">up</a><a href="#no">x</a>')
-    assert broken(tmp_path) == ["a.html: b.html", "a.html: #no: no such anchor"]

@@ -9,8 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
 
 import pytest
 from cyclopts import Argument
@@ -65,26 +63,14 @@ def test_every_command_and_option_has_help() -> None:
     assert [(path, argument.name) for path, argument in options() if not argument.parameter.help] == []
 
 
-def test_an_option_has_the_same_letter_and_kind_everywhere() -> None:
+def test_an_option_has_the_same_letter_everywhere() -> None:
     letters: dict[str, set[tuple[str, ...]]] = {}
-    kinds: dict[str, set[type]] = {}
     for _, argument in options():
         if argument.name.startswith("--"):
             letters.setdefault(argument.name, set()).add(argument.names[1:])
-            kinds.setdefault(argument.name, set()).add(kind_of(argument.hint))
     assert {name: spellings for name, spellings in letters.items() if len(spellings) > 1} == {}
-    assert {name: types for name, types in kinds.items() if len(types) > 1} == {}
     used = [letter for spellings in letters.values() for names in spellings for letter in names]
     assert len(set(used)) == len(used)  # a letter is one option
-
-
-def kind_of(hint: Any) -> Any:
-    """The type of one value: names out of a list are text, and several values are of the kind of one."""
-    if get_origin(hint) in (Union, UnionType):
-        return kind_of(next(part for part in get_args(hint) if part is not type(None)))
-    if get_origin(hint) is list:
-        return kind_of(get_args(hint)[0])
-    return str if get_origin(hint) is Literal else hint
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------
@@ -154,17 +140,15 @@ def test_broken_pipe() -> None:
 
 
 @pytest.mark.slow  # a process of its own, which imports everything
-@pytest.mark.parametrize("settings", [{"PYTHONIOENCODING": "cp1252"}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}])
-def test_legacy_output_encodings(settings: dict[str, str]) -> None:
-    """A pipe of Windows: UTF-8, which essent reads, unless the user has named an encoding."""
+def test_legacy_output_encodings() -> None:
+    """A pipe of Windows: UTF-8, whatever the locale is."""
     names = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHONIO", "LC_", "LANG"))}
+    environment = {**names, "PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
     for arguments, expected in (
         (["--help"], "e(s) = g("),
         (["recipes", "ditto:1-10"], "ω"),
         (["recipes", "dito"], "ditto"),
     ):
-        environment = {**names, "PYTHONUTF8": "0", **settings}
         done = subprocess.run([*PROGRAM, *arguments], capture_output=True, env=environment)
         assert b"Traceback" not in done.stderr, done.stderr
-        written = (done.stdout + done.stderr).decode(settings.get("PYTHONIOENCODING", "utf-8"))
-        assert (expected if "PYTHONIOENCODING" not in settings else expected.replace("ω", "?")) in written
+        assert expected in (done.stdout + done.stderr).decode("utf-8")

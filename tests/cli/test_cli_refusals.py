@@ -59,12 +59,12 @@ lab reproduce ditto-6 --only-rows nothing* nobody ~ 'nothing* nobody' matches no
 lab reproduce stankevicius-A1 --only-columns XX ~ Known: T0, T4, BERT
 lab minimal-pairs evaluate -m TINY -d bad.tsv --report heros.jpg ~ .png
 lab minimal-pairs build -t none.txt -o pairs.jsonl ~ does not exist
-lab explain dogs -m x ~ essent lab explain needs SECOND. See
-train texts.txt -m x -o y ~ essent train does not take the argument 'texts.txt' in this place
+lab explain dogs -m x ~ "lab explain" parameter SECOND requires an argument. See essent lab explain --help
+train texts.txt -m x -o y ~ Unused Tokens: ['texts.txt']. See essent train --help
 lab explain dogs cats -m x -o pair.jpg ~ unknown format '.jpg'
 evaluate -m x y -d bad.tsv --fit texts.txt ~ Add one with --recipe
 lab explain dogs cats -m TINY -r "mean | zscore" ~ --fit FILE
-lab explain mask -m x ~ needs TEXT
+lab explain mask -m x ~ parameter TEXT requires an argument
 lab explain mask -m x dogs --json results.json ~ already exists
 lab explain bias -m TINY -o bias.jpg ~ unknown format '.jpg'
 lab templates -m TINY -d my-pairs.jsonl --candidates 9 ~ --candidates needs a T5

@@ -7,7 +7,6 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -73,15 +72,6 @@ def test_a_file_is_old_until_it_is_new(tmp_path: Path) -> None:
         temporary.write_text("two", "utf-8")
         assert path.read_text("utf-8") == "one"
     assert tree(tmp_path) == {"new/file.json": "two"}
-
-
-def test_an_error_leaves_the_existing_file(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    for existing in ({}, {"file": "old"}):
-        fill(tmp_path, **existing)
-        with pytest.raises(KeyboardInterrupt), replacing_file(path) as temporary:
-            fill(temporary.parent, **{temporary.name: "half"}, stop=KeyboardInterrupt())
-        assert tree(tmp_path) == existing
 
 
 @pytest.mark.usefixtures("any_system")
@@ -257,21 +247,6 @@ def test_a_folder_moved_aside_by_a_live_process_stays(tmp_path: Path) -> None:
     remove_leftovers(path)
     assert not path.exists()
     assert tree(moved) == {"a": "old"}
-
-
-def test_a_folder_replacing_an_old_name_is_whole_at_every_moment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It may be put back later: one that is being removed must not be."""
-    monkeypatch.setattr(atomic, "_exchange", lambda new, old: False)
-    path, removed_names = fill(tmp_path / "folder", a="old", b="old"), []
-    removed: Callable[[Path], None] = atomic._remove
-    monkeypatch.setattr(atomic, "_remove", lambda path_: (removed_names.append(path_.name), removed(path_)))
-    with replacing_folder(path) as temporary:
-        fill(temporary, a="new")
-    assert len(removed_names) == 1
-    assert removed_names[0].endswith(atomic.PARTIAL)
-    assert tree(tmp_path) == {"folder/a": "new"}
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------

@@ -1,15 +1,12 @@
-"""Texts that come more than once, and chat messages, which are no texts."""
+"""Texts that come more than once."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from essent._core.texts import check_texts, distinct_texts, repeat_in_place
-from essent.errors import InputError
+from essent._core.texts import distinct_texts, repeat_in_place
 
 
 @pytest.mark.parametrize("rows", [1, 3, 100])
@@ -20,12 +17,3 @@ def test_vectors_of_distinct_texts_are_repeated(rows: int) -> None:
     vectors[: len(distinct)] = torch.tensor([float(text) for text in distinct])[:, None]
     repeat_in_place(vectors, inverse, rows)
     assert vectors[:, 0].tolist() == vectors[:, 1].tolist() == [float(text) for text in texts]
-
-
-MESSAGE = {"role": "user", "content": "How far is the moon?"}
-
-
-@pytest.mark.parametrize("texts", [MESSAGE, [MESSAGE], [[MESSAGE]], ["A text.", [MESSAGE, MESSAGE]]])
-def test_chat_messages_are_refused(texts: Any) -> None:
-    with pytest.raises(InputError, match=r"a chat message, .*message\['content'\] for message in messages"):
-        check_texts(texts)

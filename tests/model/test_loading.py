@@ -104,7 +104,7 @@ def test_settings_of_the_folder_come_along(bert: Path, tmp_path: Path) -> None:
 
 def test_what_is_no_model_is_refused(bert: Path, tmp_path: Path) -> None:
     for source, message in (
-        (str(bert.parent / "brt"), r"There is no model folder .* Beside it: .*bert"),
+        (str(bert.parent / "brt"), r"There is no model folder .*brt"),
         (str(bert / "config.json"), "is a file; a model is a folder"),
         (str(tmp_path), "Cannot load the model"),
         (stock(bert)[0].model, "has no tokenizer"),
@@ -122,7 +122,7 @@ def test_what_is_no_model_is_refused(bert: Path, tmp_path: Path) -> None:
     [
         ("modules.json", b'[{"idx": 0', r"modules\.json is damaged: it is not JSON"),
         ("modules.json", b"{}", "expected a list, found {}"),
-        ("modules.json", b'["a"]', "it must list 1 to 64 objects with path and type"),
+        ("modules.json", b'["a"]', "it must list objects with path and type"),
         ("model.safetensors", b"short", "Cannot load the model"),
     ],
 )

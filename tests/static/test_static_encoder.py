@@ -289,7 +289,7 @@ BROKEN = {
     "no tokenizer": (lambda folder: next(folder.rglob("tokenizer.json")).unlink(), "Cannot read the tokenizer"),
     "cut off": (_write("model.safetensors", "abc"), r"Cannot read .*model\.safetensors without torch"),
     "modules": (_write("modules.json", "[{"), r"modules\.json is damaged: it is not JSON"),
-    "names": (_write("modules.json", '["a"]'), r"modules\.json is damaged: it must list 1 to 64 objects"),
+    "names": (_write("modules.json", '["a"]'), r"modules\.json is damaged: it must list objects"),
     "dimensions": (
         _write("config_sentence_transformers.json", '{"truncate_dim": 0}'),
         "'truncate_dim' must be a whole number above 0",

@@ -89,8 +89,6 @@ class Registry(Generic[T]):
         self.kind = kind
         self.group = group
         self._parts: dict[str, type[T]] = {}
-        self._packages: dict[str, str] = {}  # name -> package with its entry point
-        self._failed: dict[str, str] = {}  # name -> why its entry point failed
         self._plugins_loaded = False
 
     def register(self, name: str) -> Callable[[type[T]], type[T]]:
@@ -114,19 +112,16 @@ class Registry(Generic[T]):
             return
         self._plugins_loaded = True
         for point in offered(self.group):
-            package = self._packages[point.name] = point.dist.name if point.dist else point.module
             try:
                 part = point.load()
                 if not isinstance(part, type):
-                    raise TypeError(f"it must name a class, as in '{point.module}:{point.attr or 'Class'}'")
+                    raise TypeError(f"{part} is not a class")
                 self.register(point.name)(part)
             except Exception as error:  # the import of another package raises any class
-                reason = f"{type(error).__name__}: {error}".rstrip(".")
-                self._failed[point.name] = (
-                    f"The package {package!r} defines the {self.kind} {point.name!r} by the entry point "
-                    f"{point.value!r}, which fails: {reason}. Correct or uninstall it."
-                )
-                logger.warning("%s It is ignored.", self._failed[point.name])
+                logger.warning(
+                    "The entry point of the %s %r, %r, fails and is ignored: %s: %s",
+                    self.kind, point.name, point.value, type(error).__name__, error,
+                )  # fmt: skip
 
     def __iter__(self) -> Iterator[str]:
         self._load_plugins()
@@ -141,14 +136,12 @@ class Registry(Generic[T]):
         try:
             return self._parts[name]
         except KeyError:
-            if name in self._failed:
-                raise UnknownNameError(self._failed[name]) from None
             raise UnknownNameError(f"Unknown {self.kind} {name!r}. {did_you_mean(name, list(self))}") from None
 
     def package_of(self, name: str) -> str | None:
-        """Return the package that contains a part, or its module if it has no package; None for essent's own."""
-        module = self[name].__module__.partition(".")[0]
-        return None if module == "essent" else self._packages.get(name, module)
+        """Return the package that contains a part; None for essent's own."""
+        package = self[name].__module__.partition(".")[0]
+        return None if package == "essent" else package
 
     def create(self, spec: str) -> T:
         """Build the part that `spec` names, e.g. "abtt:2".

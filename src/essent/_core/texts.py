@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-CONTENTS = "For a chat message, give its content: [message['content'] for message in messages]."
-
-
 def check_texts(texts: Any) -> list[str]:
     """Return the texts of any ordered iterable (list, tuple, generator, column, array) as a list.
 
@@ -28,21 +25,16 @@ def check_texts(texts: Any) -> list[str]:
         )
     no_lists = (str, bytes, bytearray, Mapping, set, frozenset)  # sets have no order
     if isinstance(texts, no_lists) or not hasattr(texts, "__iter__"):
-        hint = CONTENTS if _is_message(texts) else ""
-        raise InputError(f"Expected a list of texts, got {kind}: {str(texts)[:60]!r}. {hint}".rstrip())
+        raise InputError(f"Expected a list of texts, got {kind}: {str(texts)[:60]!r}.")
     as_list = next((getattr(texts, name) for name in ("to_pylist", "tolist") if hasattr(texts, name)), None)
     listed = list(texts) if as_list is None else list(as_list())  # Arrow's and NumPy's scalars as str
     for index, text in enumerate(listed):
         if not isinstance(text, str):
-            kind, first = type(text).__name__, text[0] if isinstance(text, (list, tuple)) and text else text
-            hint = CONTENTS if _is_message(first) else "Replace missing values by '' or remove them."
-            raise InputError(f"Text {index} is {kind} ({str(text)[:60]!r}); every text must be a str. {hint}")
+            raise InputError(
+                f"Text {index} is {type(text).__name__} ({str(text)[:60]!r}); every text must be a str. Write '' for "
+                "missing values, or remove them."
+            )
     return listed
-
-
-def _is_message(text: Any) -> bool:
-    """Whether a value is a chat message of an LLM."""
-    return isinstance(text, Mapping) and {"role", "content"} <= text.keys()
 
 
 def texts_to_fit(texts: list[str], name: str) -> list[str]:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnusedCliTokensError
+from cyclopts import App, CycloptsError, Parameter
 
 from essent.cli.check import PROBLEMS, check
 from essent.cli.console import open_streams, set_quiet, show_error
@@ -97,19 +97,6 @@ def start(
     return app(words, exit_on_error=False, print_error=False, result_action="return_value")
 
 
-def usage_message(error: CycloptsError) -> str:
-    """Return what is wrong with a command line, and which help says what is allowed."""
-    command = " ".join(["essent", *(error.command_chain or ())])
-    if isinstance(error, UnusedCliTokensError):
-        return (
-            f"{command} does not take the argument {(error.unused_tokens or [''])[0]!r} in this place: name the option "
-            f"that it belongs to. See {command} --help."
-        )
-    if isinstance(error, MissingArgumentError) and error.argument is not None and not error.tokens_so_far:
-        return f"{command} needs {error.argument.name}. See {command} --help."
-    return str(error)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; errors become one line on standard error.
 
@@ -125,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNREAD
     except CycloptsError as error:
-        show_error(usage_message(error))
+        show_error(f"{error} See {' '.join(['essent', *(error.command_chain or ())])} --help.")
         return WRONG_INPUT
     except EssentError as error:
         if "ESSENT_DEBUG" in os.environ:

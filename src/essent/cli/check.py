@@ -33,9 +33,8 @@ def check(
     with those stored when it was saved (golden vectors), in every way of loading it. A difference above 1e-5 gives exit
     code 1.
 
-    The health checks then cover the texts (truncation, unknown tokens, prompts), the vectors (average cosine, dead and
-    dominating dimensions, length, negation) and the folder (pooling, model card, other servers). Problems are marked ✗
-    and give exit code 3; advice is marked ·.
+    The health checks then cover the texts (truncation, unknown tokens), the folder (prompts, pooling) and the vectors
+    (infinite numbers, a dominating dimension, average cosine). Problems give exit code 3.
 
     ```console
     $ essent check ./my-encoder
@@ -54,10 +53,6 @@ def check(
             running the health checks.
         json_file: Also write the problems as JSON; - is standard output.
     """
-    if against is not None:
-        from essent.verification.golden import check_address
-
-        check_address(against)
     health_options = {"--texts": texts, "--skip": skip, "--json": json_file}
     if files_only:
         opt.refuse({**health_options, "--against": against}, "cannot be combined with --files-only.")

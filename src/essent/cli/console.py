@@ -43,15 +43,11 @@ def is_stream(path: Path | None) -> bool:
 def open_streams() -> None:
     """Make standard output and error accept every character: code pages of Windows pipes lack "ω" and "✓".
 
-    Files and pipes are written as UTF-8. A terminal, or a set PYTHONIOENCODING, keeps its encoding; characters that it
-    lacks are shown as "?".
+    Files and pipes are written as UTF-8. A terminal keeps its encoding, and shows characters that it lacks as "?".
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # false for a replacement of the stream, such as pytest's
-            if not stream.isatty() and "PYTHONIOENCODING" not in os.environ:
-                stream.reconfigure(encoding="utf-8", errors="replace")
-            elif stream.errors == "strict":
-                stream.reconfigure(errors="replace")
+            stream.reconfigure(encoding=stream.encoding if stream.isatty() else "utf-8", errors="replace")
 
 
 def show_note(message: str) -> None:

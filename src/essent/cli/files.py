@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from essent import tasks
-from essent._core.atomic import replacing_file
+from essent._core.atomic import replacing_file, require_writable
 from essent._core.registry import did_you_mean
 from essent.cli.console import is_stream, show_note
 from essent.cli.options import parse_columns
@@ -129,10 +128,7 @@ def check_output(path: Path | None, force: bool, suffixes: Sequence[str] = ()) -
         raise DataError(f"{path} is a folder. Expected a file.")
     if path.exists() and not force:
         raise DataError(f"{path} already exists. Use --force to replace it.")
-    parent = next(parent for parent in path.absolute().parents if parent.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        problem = "read-only" if parent.is_dir() else "not a folder"
-        raise DataError(f"{path} cannot be written: {parent} is {problem}.")
+    require_writable(path)
 
 
 def check_folder(output: Path | None, force: bool) -> None:

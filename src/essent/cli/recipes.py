@@ -2,15 +2,15 @@
 
 The list needs neither torch nor scikit-learn. Weightings, reductions and token tables are registered by modules that
 import quickly. Shaping steps are scikit-learn classes, which take seconds to import, so their names and arguments are
-read from their source. Steps of other packages must be imported; if there are any, all steps come from the registry.
+read from their source; steps of other packages are listed with their classes.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
-import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -43,16 +43,11 @@ def parts() -> dict[str, Parts]:
     from essent.recipe.pooling import reductions
     from essent.recipe.weighting.base import weightings
 
-    if offered("essent.shapers"):
-        from essent.recipe.shaping.base import shapers
-
-        shaping = registered(shapers)
-    else:
-        shaping = shaping_in_source()
+    others = {point.name: {"arguments": "", "about": point.value} for point in offered("essent.shapers")}
     return {
         "weights": registered(weightings),
         "reduce": registered(reductions),
-        "shaping": shaping,
+        "shaping": others | shaping_in_source(),
         "token tables": registered(token_tables),
     }
 
@@ -98,7 +93,6 @@ def _describe(arguments: Iterable[tuple[str, Any]], docstring: str | None) -> di
     return {"arguments": ", ".join(texts), "about": " ".join((docstring or "").split("\n\n")[0].split())}
 
 
-NARROW = 120  # columns of a terminal
 FIELDS = {
     "template": ("t", "text with one {text} and any number of [MASK], or a name from the table below; default: none"),
     "layers": ("h, α", "sources, mixed: L (last), 0 (embedding output), L-1, 0+L, 0.3*0+0.7*L, static, topk:200 …"),
@@ -150,23 +144,17 @@ def _show_all(console: Console) -> dict[str, Any]:
         'Write recipes as NAME, NAME field=value, or field=value … | step, e.g. "mean layers=3 | whiten:256".'
     )
     console.print("essent recipes NAME shows the fields of a recipe.")
-    columns = ("name", "form", "fields", "paper", "section", "about")
     listed = [
-        {name: getattr(row, name) for name in columns} | {"argument": row.argument or None, "example": row.instance}
-        for row in NAMED.values()
+        {**asdict(row), "form": row.form, "fields": row.fields, "example": row.instance} for row in NAMED.values()
     ]
     return {"recipes": listed, "templates": TEMPLATES, **parts_by_kind}
 
 
 def _show_table(console: Console, title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Print a table; on a narrow terminal, later columns move below the second, so that no word breaks."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    if console.width < NARROW and len(columns) > 2:
-        columns = (columns[0], ", ".join(columns[1:]))
-        rows = [(row[0], "\n".join(filter(None, row[1:]))) for row in rows]
     table = Table(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for number, column in enumerate(columns):
         table.add_column(column, style="" if number else "cyan", no_wrap=not number, overflow="fold")
@@ -186,9 +174,7 @@ def _show_recipe(name: str, console: Console) -> Recipe:
     show = partial(console.print, markup=False, soft_wrap=True)
     show(str(recipe), style="bold cyan")
     if published is not None:
-        show(f"{published.about} — {published.paper}, {published.section}")
-        if published.argument:
-            show(f"Form: {published.form}, e.g. {published.instance}")
+        show(f"{published.form}: {published.about} — {published.paper}, {published.section}")
     weights, shaping = "*".join(recipe.weights), " | ".join(recipe.shaping)
     template = "none" if recipe.template is None else format_template(recipe.template)
     texts = (template, format_mix(recipe.layers), weights, recipe.reduce, shaping)
@@ -197,7 +183,6 @@ def _show_recipe(name: str, console: Console) -> Recipe:
         for (field, (symbol, _)), text in zip(FIELDS.items(), texts, strict=True)
     ]
     _show_table(console, "Fields", ("field", "value"), rows)
-    show(f"Digest {recipe.digest()}")
     return recipe
 
 
@@ -252,16 +237,11 @@ def demo(*, output: opt.Output = Path("demo-output/essent-demo.png")) -> None:
     )
     results().print(similarity_table({own: changes}))
     draw(output, [raw_gain, *compared], changes)
-    options, data = f"-m {shlex.quote(model)}", shlex.quote(str(sample_pairs_path()))
     show_lines(
         [
             *(f"  {sentence}" for sentence in verdict(changes)[:1]),
             "A demonstration, not a benchmark: few pairs, scored by one author, who knew this model's scores.",
             f"\nPicture: {output}",
-            "Try next:",
-            f'  essent evaluate {options} -r mean "first-last | zscore" -d {data}',
-            f"  essent search {options} --data {data} --space layers",
-            f'  essent encode {data} {options} -r "mean | whiten:64" --column sentence1 -o vectors.npy',
         ]
     )
 

@@ -9,7 +9,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import truncate_embeddings
 
-from essent._core.arguments import TextsLike, check_vectors
+from essent._core.arguments import TextsLike
 from essent._core.compat import prompt_of, without_loading_messages
 from essent._core.texts import require_finite
 from essent.tasks.calibration import Calibration, calibrate, calibrated_similarities, require_cosine
@@ -100,15 +100,13 @@ class CalibratedTransformer(SentenceTransformer):
 
         Raises:
             NotFittedError: `calibrated` is true and `calibrate` has not been called.
-            InputError: not vectors, or of different widths; or `calibrated` with a similarity other than cosine.
+            InputError: `calibrated` with a similarity other than cosine.
         """
-        check_vectors(embeddings1, embeddings2)
         cosines = super().similarity(embeddings1, embeddings2)
         return self._calibrated(cosines) if calibrated else cosines
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any, *, calibrated: bool = False) -> torch.Tensor:
         """Compute the similarity of each vector (N,K) with the same row of the other array: (N,); see `similarity`."""
-        check_vectors(embeddings1, embeddings2)
         cosines = super().similarity_pairwise(embeddings1, embeddings2)
         return self._calibrated(cosines) if calibrated else cosines
 

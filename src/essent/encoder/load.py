@@ -11,7 +11,7 @@ from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import WordEmbeddings
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-from essent._core.folders.check import check_folder
+from essent._core.folders.check import check_model
 from essent._core.folders.contents import (
     ABOUT,
     ARRAYS,
@@ -21,7 +21,7 @@ from essent._core.folders.contents import (
     saved_settings,
     weight_shapes,
 )
-from essent._core.folders.files import STATE_FOLDER, check_digests, damage_named, has_digests, read_arrays, read_json
+from essent._core.folders.files import STATE_FOLDER, damage_named, read_arrays, read_json
 from essent._core.hub import folder_of
 from essent.encoder.module import RecipeModule
 from essent.encoder.stock_modules import read_table
@@ -47,10 +47,7 @@ def load_folder(name: str, options: dict[str, Any]) -> tuple[RecipeModule, dict[
     """
     root = folder_of(name, options)
     with damage_named(name):
-        if not options.get("trust_remote_code"):
-            check_folder(root)
-        if has_digests(root):
-            check_digests(root, whole=False)
+        check_model(str(root), options)
         metadata, arrays = read_about(root / STATE_FOLDER / ABOUT), read_arrays(root / STATE_FOLDER / ARRAYS)
         recipe = _recipe(root, metadata)
         backbone = _read_backbone(root, metadata, recipe, arrays, options)

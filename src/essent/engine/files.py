@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from essent._core.arguments import check_path
 from essent._core.atomic import recover
-from essent._core.folders.check import ROUTERS, check_folder
+from essent._core.folders.check import (
+    ANYTHING,
+    ROUTERS,
+    SENTENCE_TRANSFORMERS,
+    TEXT,
+    WHOLE,
+    Kind,
+    check_model,
+    listed,
+    mapping,
+    optional,
+)
 from essent._core.folders.contents import check_entries, read_modules, saved_settings
 from essent._core.folders.files import (
     STATE_FOLDER,
@@ -19,7 +30,6 @@ from essent._core.folders.files import (
     read_arrays,
     read_json,
 )
-from essent._core.folders.rules import ANYTHING, SENTENCE_TRANSFORMERS, TEXT, WHOLE, Kind, listed, mapping, optional
 from essent._core.lazy import needs_torch
 from essent._core.machine import AUTO, BFLOAT16, SHORT, check_bfloat16, precision_of
 from essent.engine.compiled import FORMAT, GOLDEN_FILE, GRAPH_FILE, CompiledEncoder, Loss, check_golden
@@ -71,7 +81,7 @@ def load(path: str | Path, *, threads: int | None = None) -> CompiledEncoder | S
     if not (root / STATE_FOLDER / GRAPH_FILE).is_file():
         return _load_in_torch(root)
     with damage_named(str(path)):
-        check_folder(root)
+        check_model(str(root), {})
         metadata = read_graph_metadata(root / STATE_FOLDER / GRAPH_FILE)
         if metadata["format"] == FORMAT:  # golden texts read only some rows of the vocabulary
             check_digests(root, whole=True)

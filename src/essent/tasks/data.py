@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from essent._core.hub import check_dataset
 from essent._core.lazy import optional_import
 from essent._core.registry import did_you_mean
 from essent.errors import DataError
@@ -270,7 +269,6 @@ def hub_rows(repo: str, revision: str | None, split: str, instead: str) -> list[
         MissingDependencyError: without `datasets`.
     """
     datasets = optional_import("datasets", "data")
-    check_dataset(repo, instead)
     try:
         rows = datasets.load_dataset(repo, revision=revision, split=split).to_list()
     except Exception as error:  # `datasets` documents no base class, and a network error must not look like a bug

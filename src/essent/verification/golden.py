@@ -15,7 +15,7 @@ import numpy as np
 
 from essent._core.arguments import check_path
 from essent._core.atomic import recover
-from essent._core.folders.check import check_folder
+from essent._core.folders.check import check_model
 from essent._core.folders.contents import ABOUT, ARRAYS, is_essent_folder, is_exported_folder, opening, read_about
 from essent._core.folders.files import STATE_FOLDER, check_digests, damage_named, has_digests, read_arrays
 from essent._core.hub import folder_of
@@ -120,7 +120,7 @@ def verify(name: str, *, untrusted: bool = False) -> Verification:
     root = folder_of(name, {})
     try:
         with damage_named(name):
-            check_folder(root)
+            check_model(name, {})
             files = check_digests(root, whole=True) if has_digests(root) else None
             report = (_graph if exported else _encoder)(root, files, untrusted)
     except MissingDependencyError:

@@ -22,28 +22,24 @@ class Problem:
     Attributes:
         message: the problem.
         fix: the command or line of code that fixes it.
-        fault: True if it makes vectors wrong or bad; False for advice on other servers.
         figures: the measured numbers, for scripts.
         check: name of the check that reports it.
-        cause: name of the check whose fault explains this one and must be fixed first; "" if there is none.
 
     Example:
         >>> from essent import check
         >>> texts = ["A short text.", "A long text. " * 300]
         >>> report = check("sentence-transformers/all-MiniLM-L6-v2", texts)
         >>> problem = report.problems[0]
-        >>> problem.check, problem.fault, problem.figures["cut"]
-        ('truncation', True, 0.5)
-        >>> print(problem.fix)
-        encoder.max_seq_length = 512  # the model has 512 positions
+        >>> problem.check, problem.figures["cut"]
+        ('truncation', 0.5)
+        >>> print(problem.message)
+        50.0 % of the texts are truncated; the model reads ... % of all tokens. The limit is ...
     """
 
     message: str
     fix: str
-    fault: bool = True
     figures: dict[str, Any] = field(default_factory=dict)
     check: str = ""
-    cause: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,7 @@ class Report:
         texts: number of texts that the health checks read.
         own_texts: whether these are the user's texts.
         checks: names of the health checks that ran.
-        problems: faults first, each followed by the faults that it explains.
+        problems: in the order of the checks; the last one may cause others, which are then not looked for.
         left_out: why no health checks ran (torch is not installed); otherwise "".
 
     Example:
@@ -68,7 +64,7 @@ class Report:
         >>> report.healthy, report.texts, "truncation" in report.checks
         (True, 2, True)
         >>> list(report.summary())[1]
-        'mean | normalize; 12 checks on 2 texts'
+        'mean | normalize; 7 checks on 2 texts'
     """
 
     model: str
@@ -83,8 +79,8 @@ class Report:
 
     @property
     def healthy(self) -> bool:
-        """Whether there is no fault; advice is ignored."""
-        return not any(problem.fault for problem in self.problems)
+        """Whether there is no problem."""
+        return not self.problems
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; `verified` is True if the folder was compared with its saved state."""
@@ -110,17 +106,14 @@ class Report:
         origin = "texts" if self.own_texts else "built-in texts (--texts FILE uses yours)"
         yield f"{self.recipe}; {len(self.checks)} checks on {self.texts:,} {origin}"
         for problem in self.problems:
-            if problem.cause:
-                yield f"    possibly a consequence: {problem.check}: {problem.message}"
-                continue
-            yield f"{'✗' if problem.fault else '·'} {problem.check}: {problem.message}"
+            yield f"✗ {problem.check}: {problem.message}"
             yield f"    → {problem.fix}"
         if self.healthy and self.verification is not None:
-            yield "✓ No faults found."
+            yield "✓ No problems found."
         elif self.healthy:
             yield (
-                "✓ No faults found. Changed weights would go unnoticed: essent did not save this folder, so it has no "
-                "golden vectors to compare with."
+                "✓ No problems found. Changed weights would go unnoticed: essent did not save this folder, so it has "
+                "no golden vectors to compare with."
             )
 
 
@@ -157,10 +150,8 @@ def check(
         >>> from essent import check
         >>> texts = ["A man plays a flute.", "Two dogs run."]
         >>> report = check("sentence-transformers/all-MiniLM-L6-v2", texts)
-        >>> report.healthy
-        True
-        >>> [(problem.check, problem.fix) for problem in report.problems if problem.fault]
-        []
+        >>> report.healthy, report.problems
+        (True, ())
     """
     if against is not None:
         check_address(against)

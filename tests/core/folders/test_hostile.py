@@ -17,7 +17,7 @@ from test_places import BESIDE
 
 import essent
 from essent import Encoder, EncoderTransformer, StaticEncoder
-from essent._core.folders.check import check_folder
+from essent._core.folders.check import check_model
 from essent.errors import EssentError, ModelError, VerificationError
 from essent.lab.minimal_pairs.resources import MaskedModel
 from essent.lab.templates.search import Generator
@@ -130,12 +130,12 @@ def test_a_cache_of_the_hub_may_link_to_its_store(bert: Path, tmp_path: Path) ->
     for file in bert.iterdir():
         shutil.copy(file, blobs / file.name)
         (snapshot / file.name).symlink_to(Path("..", "..", "blobs", file.name))
-    check_folder(snapshot)
+    check_model(str(snapshot), {})
     assert Encoder(snapshot, "mean").encode(TEXTS).shape == (3, 32)
     (snapshot / "config.json").unlink()
     (snapshot / "config.json").symlink_to(bert / "config.json")
     with pytest.raises(ModelError, match=r"config\.json is a link"):
-        check_folder(snapshot)
+        check_model(str(snapshot), {})
 
 
 @pytest.mark.parametrize("trusted", [False, True])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,34 +55,16 @@ def folder(bert: Path, tmp_path: Path) -> Path:
         ("sentence_bert_config.json", {"unpad_inputs": None, "processing_kwargs": {"text": {"padding": True}}}),
     ],
 )
-def test_a_harmless_key_changes_nothing(file: str, keys: dict, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_harmless_key_changes_nothing(file: str, keys: dict, folder: Path) -> None:
     before = Encoder(folder, device="cpu").encode(TEXTS)
     edit(folder / file, **keys)
-    with caplog.at_level(logging.WARNING, "essent"):
-        np.testing.assert_array_equal(Encoder(folder, device="cpu").encode(TEXTS), before)
-        Encoder(folder, device="cpu")
-    messages = [record.message for record in caplog.records if record.name.startswith("essent")]
-    expected = [f"{folder / file}: Normalize does not support the key 'new_flag', which is ignored."]
-    assert messages == (expected if "Normalize" in file else [])  # once for every file
+    np.testing.assert_array_equal(Encoder(folder, device="cpu").encode(TEXTS), before)
 
 
-@pytest.mark.parametrize(
-    ("file", "keys"),
-    [
-        ("1_Pooling/config.json", {"pooling_dropout": 0.1}),
-        ("sentence_bert_config.json", {"pooling_dropout": 0.1}),
-        ("sentence_bert_config.json", {"model_kwargs": {"pooling_dropout": 0.1}}),
-    ],
-)
-def test_an_unsupported_key_is_named(file: str, keys: dict, folder: Path) -> None:
-    edit(folder / file, **keys)
-    with pytest.raises(DamagedError) as caught:
+def test_an_unsupported_key_is_named(folder: Path) -> None:
+    edit(folder / "1_Pooling/config.json", pooling_dropout=0.1)
+    with pytest.raises(DamagedError, match="pooling_dropout"):
         Encoder(folder)
-    message = str(caught.value)
-    assert f"{folder / file}: " in message
-    assert "does not support the key 'pooling_dropout'" in message
-    assert "pip install -U sentence-transformers" in message
-    assert "trust" not in message
 
 
 def add_module(folder: Path, kind: str) -> None:

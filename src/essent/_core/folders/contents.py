@@ -8,17 +8,24 @@ essent/engine.json         replaces encoder.json for a graph that `essent save -
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from essent._core.folders.check import ROUTERS, TRUST, UPGRADE, check_model
+from essent._core.folders.check import (
+    ANYTHING,
+    TEXT,
+    TRUST,
+    WHOLE,
+    Kind,
+    check_model,
+    listed,
+    mapping,
+    one_of,
+    optional,
+)
 from essent._core.folders.files import ENCODER, GRAPH, check_places, read_json
-from essent._core.folders.rules import ANYTHING, OLD_ARGUMENTS, TEXT, WHOLE, Kind, listed, mapping, one_of, optional
 from essent._core.hub import EXPECTED, file_options, find_file, reach_model
 from essent.errors import DamagedError, EssentError, MissingDependencyError, ModelError, RecipeError
 
@@ -58,11 +65,9 @@ def is_essent_folder(name: str, options: dict[str, Any]) -> bool:
     """Whether a folder, or a repository on the hub, was saved by an Encoder.
 
     Raises:
-        ModelError: the name is neither a folder nor cached, and the hub cannot be reached.
+        ModelError: no such folder.
     """
-    if Path(name).is_dir():
-        return (Path(name) / ENCODER).is_file()
-    if Path(name).exists() or Path(name).is_absolute() or name.startswith(".") or name.count("/") != 1:
+    if not Path(name).is_dir() and name.count("/") != 1:
         return False
     options = reach_model(name, options)
     try:
@@ -200,8 +205,6 @@ def weight_files(name: str, hub: dict[str, Any], subfolder: str = "", file: str 
 
 # -- loading ----------------------------------------------------------------------------------------------------------
 
-logger = logging.getLogger(__name__)
-
 
 @contextmanager
 def opening(name: str, options: Mapping[str, Any]) -> Iterator[None]:
@@ -216,24 +219,15 @@ def opening(name: str, options: Mapping[str, Any]) -> Iterator[None]:
         ModelError: a name that cannot be loaded, with the reason and the fix.
         MissingDependencyError: a library that the model needs is not installed.
     """
-    settings: list[tuple[str, Path]] = []
     try:
-        settings = check_model(name, options)
+        check_model(name, options)
         yield
-        for module, path, key in _unknown_keys(settings):
-            _say_ignored(module, path, key)
     except EssentError:
         raise
     except Exception as error:  # libraries raise any class for damaged files
         # a plain ValueError, recognized by its text; if the text changes, the error is still a ModelError
         if "custom code" in str(error):
             raise DamagedError(f"Cannot load the model {name!r}: the key 'auto_map' would run code. {TRUST}") from error
-        if isinstance(error, TypeError) and "unexpected keyword" in str(error):
-            for module, path in settings:
-                if unknown := [key for key in _keys(read_json(path)) if repr(key) in str(error)]:
-                    raise DamagedError(
-                        f"{path}: {module} does not support the key {unknown[0]!r:.100}. {UPGRADE}"
-                    ) from error
         reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else ""
         if isinstance(error, ImportError):  # of transformers, with the command that installs the library
             raise MissingDependencyError(f"Cannot load the model {name!r}: {reason}.") from error
@@ -241,32 +235,6 @@ def opening(name: str, options: Mapping[str, Any]) -> Iterator[None]:
             reason = f"{type(error).__name__}: {reason}".rstrip(": ")
         kind = DamagedError if Path(name).is_dir() else ModelError
         raise kind(f"Cannot load the model {name!r}: {reason}. {EXPECTED}") from error
-
-
-def _keys(content: Any) -> Iterator[str]:
-    """Yield the keys of an object and of nested objects."""
-    for key, value in content.items() if isinstance(content, dict) else ():
-        yield key
-        yield from _keys(value)
-
-
-def _unknown_keys(settings: list[tuple[str, Path]]) -> Iterator[tuple[str, Path, str]]:
-    """Yield module, file and key of settings that the installed sentence-transformers does not support."""
-    if not settings:
-        return
-    from sentence_transformers.sentence_transformer import modules
-
-    for module, path in settings:
-        kind: Any = getattr(modules, module)
-        known = {*signature(kind).parameters, *kind.config_keys, *kind.config_key_renames, *OLD_ARGUMENTS}
-        content = kind.load_config(str(path.parent), config_filename=path.name)
-        content = content.get("parameters") or {} if module in ROUTERS else content
-        yield from ((module, path, key) for key in content if key not in known)
-
-
-@cache  # once per file
-def _say_ignored(module: str, path: Path, key: str) -> None:
-    logger.warning("%s: %s does not support the key %r, which is ignored.", path, module, key)
 
 
 def guarded(options: Mapping[str, Any], *, weights: bool = False) -> dict[str, Any]:
