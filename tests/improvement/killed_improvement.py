@@ -62,7 +62,6 @@ def main(model: str, folder: Path, step: str, pairs: int) -> None:
         duplicates(pairs) if pairs else (),
         output=folder,
         budget="30m",
-        goal="speed",
         options={"device": "cpu"},
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -29,7 +28,6 @@ from essent.improvement.budget import (
 )
 from essent.improvement.metric import Inputs, Metric
 from essent.improvement.plan import SHARES, parse_budget, space_of, time_tasks
-from essent.improvement.results import smallest_good
 from essent.improvement.run import Run
 from essent.improvement.steps import choose_by_search
 from essent.model.capabilities import ModelCapabilities
@@ -111,14 +109,6 @@ def test_a_resumed_run_plans_a_step_without_the_seconds_of_later_ones(run_at: An
     assert plan_search(run, share_of(run, "search")) == planned
     run.once("search", dict)
     assert run.spent == 700.0
-
-
-@pytest.mark.parametrize(
-    ("scores", "name"),
-    [((80.0, 79.0, 78.5, 60.0), "c"), ((-2.0, -3.0, -4.0, -5.0), "a"), ((math.nan,) * 4, "a"), ((80.0,), "a")],
-)
-def test_the_smallest_good_table(scores: tuple[float, ...], name: str) -> None:
-    assert smallest_good(dict(zip("abcd", scores, strict=False))) == name
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,6 @@ from essent.engine.conversion import compile as compile_graph
 from essent.engine.files import load as load_graph
 from essent.errors import EngineError, InputError
 from essent.improvement.budget import LAST
-from essent.improvement.metric import AGREEMENT
 from essent.improvement.summary import overview_of
 from essent.recipe.shaping.affine import AffineShaper
 from essent.static.distillation import collect, make_encoder
@@ -32,10 +30,7 @@ if TYPE_CHECKING:
 
 ENCODER, STATIC, GRAPH = LAST  # these steps write folders with their names
 TRAINED = "trained for "  # beginning of the name of an encoder on a trained model: "trained for 120 steps: RECIPE"
-SMALLER = (2, 4)  # divisors of the dimensions, for smaller tables
 TABLES = (Choice(), Choice(weights="sif:0.01", ridge=0.03), Choice(weights="sif:0.01", shaping="abtt:2"))
-SMALL_TABLE = 0.98  # minimum share of a table's score for a smaller one to be chosen for the goal size
-GOOD_TABLE = 0.85  # minimum share of the encoder's score for a static table to be the answer for speed or size
 TIMED_TEXTS, TIMED_ROUNDS = 64, 3  # texts and rounds in which a result's speed is measured
 
 
@@ -74,14 +69,14 @@ class Gain:
 
 @dataclass(frozen=True)
 class Output:
-    """A saved encoder, or an encoder that was only measured.
+    """A saved encoder.
 
     Attributes:
-        name: encoder, static or graph; for one that was only measured, its description.
+        name: encoder, static or graph.
         score, low, high: score ×100 by the metric, with the 95 % interval; NaN for agreement with the encoder.
         test: score on the tests with its interval; None without tests.
         agreement: Spearman ×100 with the encoder's similarities on held-out texts.
-        texts_per_second, bytes: speed and size on disk; None if it was only measured.
+        texts_per_second, bytes: speed and size on disk.
 
     Example:
         >>> from pathlib import Path
@@ -97,10 +92,10 @@ class Output:
     score: float
     low: float
     high: float
-    test: tuple[float, float, float] | None = None
-    agreement: float | None = None
-    texts_per_second: float | None = None
-    bytes: int | None = None
+    test: tuple[float, float, float] | None
+    agreement: float
+    texts_per_second: float
+    bytes: int
 
 
 @dataclass(frozen=True)
@@ -109,14 +104,12 @@ class Improved:
 
     Attributes:
         folder: the output folder.
-        answer: which of encoder, static and graph is best for the goal.
-        why: the reason, in one sentence.
         overview: at most eight lines: what was optimized, what it gained, what that is worth, what was not tried.
         by: name of the metric.
         by_labels: whether the metric reads labels.
         before: score of the user's model as it is, with its interval.
         gains: one per step that could change the encoder.
-        results: the saved encoder, static table and graph, and the encoders that were only measured.
+        results: the saved encoder, static table and graph.
         notes: sentences that readers need to understand the scores.
         metadata: model, data, settings, plan, steps.
 
@@ -125,13 +118,11 @@ class Improved:
         >>> from essent import improve
         >>> texts = Path("texts.txt").read_text(encoding="utf-8").splitlines()
         >>> improved = improve("my-mlm", texts, "pairs.jsonl", output="improved", budget="1s")
-        >>> improved.answer, improved.by, improved.gains[0].step
-        ('encoder', 'spearman of pairs', 'search')
+        >>> improved.by, improved.gains[0].step
+        ('spearman of pairs', 'search')
     """
 
     folder: Path
-    answer: str
-    why: str
     overview: tuple[str, ...]
     by: str
     by_labels: bool
@@ -143,7 +134,7 @@ class Improved:
 
     def __repr__(self) -> str:
         scores = f"{self.before[0]:.2f} -> {self.results[0].score:.2f} by {self.by}, " if self.gains else ""
-        return f"Improved({scores}answer {self.answer!r}, {self.folder})"
+        return f"Improved({scores}{self.folder})"
 
     def encoder(self, **options: Any) -> Encoder:
         """Load the saved encoder; `options` are SentenceTransformer's keyword arguments."""
@@ -177,11 +168,11 @@ def encoder(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any
     path = _save(run, fitted, ENCODER, texts)
     saved = Encoder(str(path), device=str(fitted.device))
     run.metric.measure(ENCODER, saved)
-    return _figures(run, saved, path, [ENCODER])
+    return _figures(run, saved, path)
 
 
 def static(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
-    """Distil static tables from the encoder; save the best or, for the goal size, its smallest good form."""
+    """Distil static tables from the encoder, and save the best."""
     metric, texts = run.metric, list(run.inputs.texts[: planned["texts"]])
     source = Encoder(str(run.output / ENCODER))
     averages, _ = collect(
@@ -192,34 +183,18 @@ def static(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]
         score=False,
         unseen=planned["unseen"],
     )
-    make_table = partial(make_encoder, score=False)
     tables = {
-        f"static, {teacher}{choice}": make_table(material, choice)
+        f"static, {teacher}{choice}": make_encoder(material, choice, score=False)
         for teacher, material in (("", averages), ("taught by the encoder, ", _imitating(averages, source, texts)))
         for choice in TABLES
     }
     for name, table in tables.items():
         metric.measure(name, table.encoder, tests=False)
     best = max(tables, key=lambda name: (round(metric.score(name), 1), metric.agreement(ENCODER, name)))
-    make = partial(make_table, tables[best].material, tables[best].choice, dtype="int8")
-    width = int(tables[best].encoder.get_embedding_dimension() or 0)
-    forms = {best: tables[best].encoder, f"{best}, int8": make().encoder}
-    for size in (width // divisor for divisor in SMALLER if width // divisor >= 8):
-        forms[f"{best}, {size} dimensions, int8"] = make(dimensions=size).encoder
-    for name, form in forms.items():
-        metric.measure(name, form)
-    chosen = smallest_good({name: metric.score(name) for name in forms}) if run.settings["goal"] == "size" else best
-    path = _save(run, forms[chosen], STATIC, run.fit_texts)
+    path = _save(run, tables[best].encoder, STATIC, run.fit_texts)
     saved = Encoder(str(path), device="cpu")
     metric.measure(STATIC, saved)
-    measured = [STATIC, *(name for name in forms if name != chosen)]
-    return {"name": chosen, **_figures(run, saved, path, measured)}
-
-
-def smallest_good(scores: Mapping[str, float]) -> str:
-    """Return the last form whose score is close to that of the first; the first if none is, as for scores below 0."""
-    best = next(iter(scores))
-    return next((name for name in reversed([*scores]) if scores[name] >= SMALL_TABLE * scores[best]), best)
+    return {"name": best, **_figures(run, saved, path)}
 
 
 def _imitating(averages: Material, source: Encoder, texts: list[str]) -> Material:
@@ -250,7 +225,7 @@ def graph(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
         return {"why": str(error).rstrip(".")}
     compiled = load_graph(str(path))
     run.metric.measure(GRAPH, compiled)
-    return _figures(run, compiled, path, [GRAPH])
+    return _figures(run, compiled, path)
 
 
 def _save(run: Run, encoder: Encoder, name: str, texts: list[str]) -> Path:
@@ -279,8 +254,8 @@ def _save(run: Run, encoder: Encoder, name: str, texts: list[str]) -> Path:
     return path
 
 
-def _figures(run: Run, encoder: Any, folder: Path, measured: list[str]) -> dict[str, Any]:
-    """Return names of encoders to report, texts per second (median of rounds on held-out texts), bytes on disk."""
+def _figures(run: Run, encoder: Any, folder: Path) -> dict[str, Any]:
+    """Return texts per second (median of rounds on held-out texts) and bytes on disk."""
     texts = list(run.inputs.held_out[:TIMED_TEXTS])
     encoder.encode(texts[:16], show_progress_bar=False)
     seconds = []
@@ -289,7 +264,6 @@ def _figures(run: Run, encoder: Any, folder: Path, measured: list[str]) -> dict[
         encoder.encode(texts, show_progress_bar=False)
         seconds.append(machine.elapsed() - began)
     return {
-        "measured": measured,
         "texts_per_second": len(texts) / statistics.median(seconds),
         "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
     }
@@ -302,14 +276,14 @@ def collect_results(run: Run) -> Improved:
     """Return the results of a finished run."""
     metric, own, spent = run.metric, run.plan["own"], run.spent
     steps = {name: values for name, values in run.entries.items() if name not in ("identity", "plan")}
-    outputs: dict[str, Output] = {}
-    for step in LAST:
-        values = steps.get(step, {})
-        for name in values.get("measured", ()):
-            figures = (values["texts_per_second"], values["bytes"]) if name == step else ()
+    outputs = []
+    for name in LAST:
+        if "bytes" in (values := steps.get(name, {})):
             test = metric.with_interval(name, test=True) if metric.tests else None
-            outputs[name] = Output(name, *metric.with_interval(name), test, metric.agreement(ENCODER, name), *figures)
-    earlier = [str(folder) for name in LAST if name not in outputs and (folder := run.output / name).exists()]
+            figures = metric.agreement(ENCODER, name), values["texts_per_second"], values["bytes"]
+            outputs.append(Output(name, *metric.with_interval(name), test, *figures))
+    names = [output.name for output in outputs]
+    earlier = [str(folder) for name in LAST if name not in names and (folder := run.output / name).exists()]
     if earlier:
         run.notes.append(f"Left from an earlier run: {', '.join(earlier)}.")
     if spent > run.settings["seconds"]:
@@ -322,33 +296,14 @@ def collect_results(run: Run) -> Improved:
         "before_on_test": metric.with_interval(own, test=True) if metric.tests else None,
         "seconds": round(spent, 1),
     }
-    answer, why = answer_of(run.settings["goal"], outputs, metric.by)
     return Improved(
         run.output,
-        answer,
-        why,
-        overview_of(run, ENCODER, f"{why} It is in {run.output / answer}."),
+        overview_of(run, ENCODER),
         metric.by,
         metric.by_labels,
         metric.with_interval(own),
         tuple(run.gain(*recorded) for recorded in run.gains),
-        tuple(outputs.values()),
+        tuple(outputs),
         tuple(dict.fromkeys(filter(None, run.notes))),
         metadata,
     )
-
-
-def answer_of(goal: str, outputs: Mapping[str, Output], by: str) -> tuple[str, str]:
-    """Return the best result for a goal, and the reason with its measure; speeds do not influence the answer."""
-    encoder, static = outputs[ENCODER], outputs.get(STATIC)
-    if goal == "quality":
-        graph_note = " The graph gives the same vectors, faster." if GRAPH in outputs else ""
-        measure = "" if by == AGREEMENT else f" by {by}"
-        return ENCODER, f"For quality{measure}, the answer is the encoder.{graph_note}"
-    share = 0.0 if static is None or encoder.score <= 0 else static.score / encoder.score
-    if share >= GOOD_TABLE:
-        return STATIC, f"For {goal}, the answer is the static table: it retains {100 * share:.0f} % of {by}."
-    lost = f"the static table retains only {100 * share:.0f} % of {by}" if static else "there is no static table"
-    if goal == "speed" and GRAPH in outputs:
-        return GRAPH, f"For speed, the answer is the graph: {lost}."
-    return ENCODER, f"For {goal}, the answer is the encoder: {lost}."

@@ -23,10 +23,9 @@ from sentence_transformers import SentenceTransformer
 from essent._core import machine
 from essent._core.arguments import ModelLike, check_size
 from essent._core.atomic import remove_leftovers, write_bytes, write_json
-from essent._core.registry import did_you_mean
 from essent.encoder.cache import digest_of_backbone
 from essent.encoder.encoder import Encoder
-from essent.errors import DataError, UnknownNameError
+from essent.errors import DataError
 from essent.improvement import results
 from essent.improvement.budget import plan_encoder, plan_graph, plan_static, share_of
 from essent.improvement.metric import Inputs, Metric, read_inputs
@@ -43,8 +42,7 @@ from essent.tasks.result import plain
 from essent.version import __version__
 
 logger = logging.getLogger(__name__)
-GOALS = ("quality", "speed", "size")
-JOURNAL, FORMAT = Path(".work", "journal.json"), 6
+JOURNAL, FORMAT = Path(".work", "journal.json"), 7
 
 
 def improve(
@@ -57,7 +55,6 @@ def improve(
     folder: str | Path | None = None,
     columns: Mapping[str, str] | None = None,
     budget: str = "30m",
-    goal: str = "quality",
     use: str | None = None,
     keep_all: bool = False,
     seed: int = 0,
@@ -81,7 +78,6 @@ def improve(
         columns: names of the columns of labelled files and rows by role, such as {"text": "body", "label":
             "category"}; see `essent.tasks.load_task`.
         budget: maximum time for all steps together, such as 90s, 30m or 1.5h.
-        goal: quality (the answer is the encoder), speed or size (the static table, or the graph, if good enough).
         use: what the vectors are for: similarity, clusters, classes or retrieval. Without labels, the criterion of this
             use decides. By default similarity, or the use of the labels.
         keep_all: retain the models and vectors of every step in the folder `.work` of `output`.
@@ -92,7 +88,7 @@ def improve(
         note: called with one line per event; by default the lines are logged.
 
     Raises:
-        InputError, UnknownNameError, DataError: too few texts, an unknown goal or use, an invalid budget, a folder with
+        InputError, UnknownNameError, DataError: too few texts, an unknown use, an invalid budget, a folder with
             other contents, labels that cannot be read; before the model is loaded.
         RecipeError: a folder that an Encoder saved, or a model that ends in modules that no recipe describes.
         MissingDependencyError: the extra `report` is not installed.
@@ -105,8 +101,6 @@ def improve(
         >>> improved.encoder().encode(["A text."]).shape
         (1, 32)
     """
-    if goal not in GOALS:
-        raise UnknownNameError(f"Unknown goal {goal!r}. {did_you_mean(str(goal), list(GOALS))}")
     use_or_default = check_use(use)
     seed = check_size(seed, "seed", least=0)
     seconds, options = parse_budget(budget), dict(options or {})
@@ -119,7 +113,6 @@ def improve(
         "model": str(model) if isinstance(model, (str, Path)) else digest_of_backbone(load(model, [], {}).backbone),
         **inputs.identity(),
         "budget": budget,
-        "goal": goal,
         "use": use or uses_of(inputs.tasks) or use_or_default,
         "named_use": use is not None,
         "seed": seed,

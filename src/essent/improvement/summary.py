@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FULL = 0.75  # share of the budget below which it is said why more was not used
 SLACK = 1.15  # of a suggested budget, for steps that take longer
 MEGABYTE = 1e6
-SETTINGS = ("model", "texts", "data", "test", "budget", "goal", "use", "seed", "recipe", "seconds")  # on the page
+SETTINGS = ("model", "texts", "data", "test", "budget", "use", "seed", "recipe", "seconds")  # on the page
 RESULTS = (
     "Scores ×100 with their 95 % interval. Agreement: Spearman ×100 between the similarities of random pairs of "
     "held-out texts. Speeds were measured on this machine, on texts of mixed length."
@@ -49,15 +49,14 @@ def purpose(tasks: Sequence[LabeledTask], use: str | None) -> str:
 # -- after a run ------------------------------------------------------------------------------------------------------
 
 
-def overview_of(run: Run, encoder: str, answer: str) -> tuple[str, ...]:
+def overview_of(run: Run, encoder: str) -> tuple[str, ...]:
     """Return what was optimized, what it gained, what that is worth, what was not tried; at most eight lines.
 
     Args:
         encoder: name of the saved encoder.
-        answer: the sentence about the answer.
     """
     if run.metric.by_agreement:
-        return (*_worth_by_topics(run), *_not_tried(run), *_unused(run), answer)
+        return (*_worth_by_topics(run), *_not_tried(run), *_unused(run))
     own = run.plan["own"]
     before, after = run.metric.score(own), run.metric.score(encoder)
     figures = "{:+.1f} [{:+.1f}, {:+.1f}]".format(*run.metric.difference(encoder, own))
@@ -65,7 +64,7 @@ def overview_of(run: Run, encoder: str, answer: str) -> tuple[str, ...]:
     if after == before or run.choice == own:
         gain = f"none ({figures}): no step was significantly better than the model as it is"
     worth = _worth_by_labels(run, encoder, gain) if run.metric.by_labels else _worth_by_criterion(run, gain)
-    return (*worth, *_not_tried(run), *_unused(run), answer)
+    return (*worth, *_not_tried(run), *_unused(run))
 
 
 def _worth_by_topics(run: Run) -> Iterator[str]:
@@ -150,7 +149,7 @@ def write_page(improved: Improved, path: Path) -> None:
         on_test = {"on the test": Number(*output.test)} if output.test else {}
         row: dict[str, Any] = {"result": output.name, by: Number(output.score, output.low, output.high), **on_test}
         row |= {"agrees with the encoder": output.agreement, "texts per second": output.texts_per_second}
-        rows.append({**row, "MB": None if output.bytes is None else output.bytes / MEGABYTE})
+        rows.append({**row, "MB": output.bytes / MEGABYTE})
     better = {by: "higher", "on the test": "higher", "texts per second": "higher", "MB": "lower"}
     results = record_table("Results", rows, RESULTS, decimals=1, better=better)
     rows = []
