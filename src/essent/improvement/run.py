@@ -56,7 +56,6 @@ def improve(
     columns: Mapping[str, str] | None = None,
     budget: str = "30m",
     use: str | None = None,
-    keep_all: bool = False,
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
     progress: bool = False,
@@ -80,7 +79,6 @@ def improve(
         budget: maximum time for all steps together, such as 90s, 30m or 1.5h.
         use: what the vectors are for: similarity, clusters, classes or retrieval. Without labels, the criterion of this
             use decides. By default similarity, or the use of the labels.
-        keep_all: retain the models and vectors of every step in the folder `.work` of `output`.
         seed: seed of all random choices.
         options: keyword arguments of SentenceTransformer (device, revision …).
         progress: show progress bars of searches and training.
@@ -131,9 +129,8 @@ def improve(
     improved = results.collect_results(run)
     write_json(improved.folder / "improvement.json", improved.to_dict(), indent=1)
     write_page(improved, improved.folder / "report.html")
-    if not keep_all:
-        for path in filter(Path.is_dir, run.folder.iterdir()):
-            shutil.rmtree(path, ignore_errors=True)
+    for path in filter(Path.is_dir, run.folder.iterdir()):  # models and vectors of the steps
+        shutil.rmtree(path, ignore_errors=True)
     return improved
 
 
