@@ -14,7 +14,6 @@ from sentence_transformers import SentenceTransformer
 from essent._core import machine
 from essent.improvement.budget import (
     MARGIN,
-    MIN_STEPS,
     PAIRED,
     PROMPT_PASSES,
     plan_encoder,
@@ -22,7 +21,6 @@ from essent.improvement.budget import (
     plan_static,
     plan_timing,
     plan_train,
-    plan_trials,
     seconds_of_last,
     share_of,
 )
@@ -50,7 +48,7 @@ def run_at(tmp_path: Path) -> Any:
 
     def make(spent: float, tasks: tuple[Any, ...] = (), **speed: float) -> Run:
         plan = {"steps": [*SHARES], "why": "", "own": "mean", "capabilities": asdict(MODEL), "engine": None}
-        plan |= {"speed": {**SPEED, **speed}, "candidates": [{"seed": seed} for seed in range(8)], "seconds": spent}
+        plan |= {"speed": {**SPEED, **speed}, "training": {}, "seconds": spent}
         plan |= {"fitted": 1000, "measured": [1000, 1000]}
         model: Any = type("Model", (), {"tokenizer": range(1000)})
         settings = {"seconds": 1000.0, "use": "similarity", "seed": 0}
@@ -109,25 +107,6 @@ def test_a_resumed_run_plans_a_step_without_the_seconds_of_later_ones(run_at: An
     assert plan_search(run, share_of(run, "search")) == planned
     run.once("search", dict)
     assert run.spent == 700.0
-
-
-@pytest.mark.parametrize(
-    ("seconds", "trials", "rungs"),
-    [(700.0, 8, [32, 64, 128]), (500.0, 8, [16, 32, 64]), (300.0, 4, [32, 64]), (60.0, 2, [16]), (20.0, 1, [])],
-)
-def test_trials_fit_their_time(run_at: Any, with_share: Any, seconds: float, trials: int, rungs: list[int]) -> None:
-    """8 trials of 16, 4 of 16 and 2 of 32 more steps are 256 steps of a second, and 14 measurements of 10."""
-    with_share(seconds)
-    run = run_at(0.0)
-    planned = plan_trials(run, 1.0)
-    assert (len(planned["settings"]), planned["rungs"]) == (trials, rungs)
-    assert ("trials" in run.missing) == (trials < 8)
-
-
-def test_there_are_no_trials_if_training_needs_their_time(run_at: Any, with_share: Any) -> None:
-    with_share(300.0)
-    step_seconds = 300.0 * SHARES["train"] / SHARES["trials"] / MIN_STEPS
-    assert plan_trials(run_at(0.0, measured=0.0), 1.01 * step_seconds)["rungs"] == []
 
 
 def test_training_is_refused_only_if_a_few_steps_do_not_fit(run_at: Any) -> None:

@@ -20,7 +20,7 @@ import essent
 from command_line import read_json, run, write_rows
 from essent._core import machine
 from essent.errors import DataError, EssentError, InputError, UnknownNameError
-from essent.improvement import budget, plan, steps
+from essent.improvement import plan, steps
 from essent.improvement.metric import read_inputs
 from essent.improvement.results import Improved
 from essent.improvement.run import Run
@@ -33,7 +33,7 @@ CPU = {"device": "cpu"}
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plans of few trials, few steps and few recipes, and no graph."""
+    """Plans of few steps and few recipes, and no graph."""
     make_small(monkeypatch.setattr)
 
 
@@ -42,7 +42,7 @@ def improved(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Improved:
     """An improvement by judgements, with a test."""
     folder = tmp_path_factory.mktemp("improved") / "judged"
     with pytest.MonkeyPatch.context() as patch:
-        make_small(patch.setattr, trials=1)
+        make_small(patch.setattr)
         return essent.improve(str(bert), TEXTS, duplicates(60), output=folder, test=duplicates(30, 7), options=CPU)
 
 
@@ -81,7 +81,7 @@ def test_by_judgements(improved: Improved) -> None:
 def test_the_same_command_computes_nothing_and_another_is_refused(
     improved: Improved, bert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_small(monkeypatch.setattr, trials=1)
+    make_small(monkeypatch.setattr)
     original = Run.step
 
     def refuse(run: Run, folder: Path, planned: Any) -> Any:
@@ -107,7 +107,7 @@ def test_for_retrieval_teacher_chooses_and_nothing_is_trained(bert: Path, small:
     )
     assert lines[0] == "Optimizes retrieval, by the criterion teacher, without labels."
     assert [name for name in improvement.metadata["steps"] if name.startswith("search")]
-    assert not [name for name in improvement.metadata["steps"] if name.startswith(("trials", "train"))]
+    assert not [name for name in improvement.metadata["steps"] if name.startswith("train")]
     optimized, gain, worth, untried, *_ = improvement.overview
     assert optimized == "Optimized: retrieval, without labels, by the criterion teacher."
     assert "it does not measure how good they are" in gain
@@ -137,7 +137,7 @@ def test_for_clusters_a_search_chooses(
     )
     done = improvement.metadata["steps"]
     assert lines[0] == "Optimizes clusters, by the criterion topics, without labels."
-    assert not [name for name in done if name.startswith(("trials", "train"))]
+    assert not [name for name in done if name.startswith("train")]
     assert str(improvement.encoder(device="cpu").recipe) == done["search"]["name"] == best
     assert improvement.results[0].score == pytest.approx(100)
     optimized, gain, worth, harm, untried, *_ = improvement.overview
@@ -161,10 +161,9 @@ def test_for_clusters_the_model_stays_as_it_is_without_a_lead(
     assert not any(line.startswith("Worth") for line in unchanged.overview)  # nothing was chosen
 
 
-@pytest.mark.slow  # half a minute: trials, training and two searches, judged by pairs that are made
-def test_without_labels(bert: Path, small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All steps run but trials, whose gain is chance here; training that does not gain is not kept; steps add up."""
-    monkeypatch.setattr(budget, "TRIALS", (1,))
+@pytest.mark.slow  # half a minute: training and two searches, judged by pairs that are made
+def test_without_labels(bert: Path, small: None, tmp_path: Path) -> None:
+    """All steps run; training that does not gain is not kept; steps add up."""
     improvement = essent.improve(str(bert), TEXTS, output=tmp_path / "out", options=CPU)
     assert not improvement.by_labels
     assert [gain.step for gain in improvement.gains] == ["search", "train"]
@@ -201,7 +200,7 @@ def test_a_spent_budget_gives_an_encoder(bert: Path, tmp_path: Path, monkeypatch
     monkeypatch.setattr(machine, "elapsed", itertools.count().__next__)
     improvement = essent.improve(str(bert), TEXTS, output=tmp_path / "out", budget="2s", options=CPU, force=True)
     assert not improvement.by_labels
-    assert not [name for name in improvement.metadata["steps"] if name.startswith(("timing", "trials", "train"))]
+    assert not [name for name in improvement.metadata["steps"] if name.startswith(("timing", "train"))]
     assert [part.name for part in improvement.results] == ["encoder"]
     assert improvement.encoder(device="cpu").encode(["A text."]).shape[0] == 1
     assert any("No static was made: it would take about" in note for note in improvement.notes)
@@ -214,12 +213,12 @@ def test_a_spent_budget_gives_an_encoder(bert: Path, tmp_path: Path, monkeypatch
     ("step", "pairs"),
     [
         ("train", 0),
-        ("trials/trial-*/checkpoints/checkpoint-8", 60),  # a trial that goes on after the first comparison
+        ("model-*/checkpoints/checkpoint-*", 60),
     ],
 )
 def test_killed_and_resumed(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, pairs: int) -> None:
     """Killed in a step or between two, and resumed: the same bytes as without the break, from the same plan."""
-    make_small(monkeypatch.setattr, trials=1 if step == "train" else 2)
+    make_small(monkeypatch.setattr)
     script = Path(__file__).parent / "killed_improvement.py"
     command = [sys.executable, script, str(bert), tmp_path / "killed", step, str(pairs)]
     done = subprocess.run(command, capture_output=True, text=True)

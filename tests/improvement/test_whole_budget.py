@@ -52,6 +52,7 @@ class Machine:
         self, shell: Any, texts: Any, preset: str, *, output: Path, max_steps: int, note: Any = None, **options: Any
     ) -> Encoder:
         (note or print)("")
+        assert options.get("validate") is None  # without labels, the last checkpoint becomes the model
         before = self.steps.get(output.name, max(self.steps.values(), default=0) if output.name != "timing" else 0)
         self.steps[output.name] = max_steps
         self.now += self.step * (max_steps - before) * 640 * self.text

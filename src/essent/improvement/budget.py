@@ -9,10 +9,7 @@ steps in the journal, so that a resumed run repeats them.
 from __future__ import annotations
 
 from functools import cache
-from itertools import product
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from essent._core.display import duration
 from essent.improvement.metric import texts_of
@@ -34,8 +31,6 @@ PASSES = {"auto": 12.0, "small": 4.0, "heads": 1.8, "tiny": 1.5, "static": 1.0}
 PROMPT_PASSES = 3.0  # of the reference recipes of `teacher` on a causal language model, in addition
 MAX_SEARCH_TEXTS, MIN_SEARCH_TEXTS = 4000, 200  # texts of a search; the maximum applies without labels
 PAIRED = 1.6  # texts encoded per text, with the pairs that a criterion without labels makes
-TRIALS = (8, 4, 2)
-RUNGS = (16, 32, 64)  # steps after which the better half of the trials continues
 TIMED_STEPS, MIN_TIMED, TIMED_SHARE = 8, 2, 0.1  # steps by which training is timed; maximum share of what is left
 MIN_STEPS, MAX_STEPS, EPOCHS = 24, 120, 3  # steps and epochs of a training, unless a longer one gains
 MIN_FURTHER = 8  # minimum steps by which a training is continued
@@ -54,8 +49,8 @@ def share_of(run: Run, step: str, *, trained: bool = True) -> float:
     Args:
         trained: whether the model may still be trained.
     """
-    untrained = ("trials", "train") if "training" in run.skipped or not trained else ()
-    steps, budget = [name for name in run.plan["steps"] if name not in untrained], run.settings["seconds"]
+    trains, budget = trained and "training" not in run.skipped, run.settings["seconds"]
+    steps = [name for name in run.plan["steps"] if trains or name != "train"]
     following = steps[steps.index(step) + 1 :]
     set_aside = sum(min(seconds_of_last(run, name), budget * SHARES[name]) for name in following if name in LAST)
     sharing = SHARES[step] + sum(SHARES[name] for name in following if name not in LAST)
@@ -138,29 +133,6 @@ def plan_timing(run: Run) -> dict[str, Any]:
         why = f"{steps} steps of training would take about {duration(steps * step_seconds)}, but {_left(left)}"
         run.missing["train"] = ("training", MIN_STEPS * step_seconds)
     return {"steps": steps, "text": f"time {steps} steps of training", "why": why}
-
-
-def plan_trials(run: Run, step_seconds: float) -> dict[str, Any]:
-    """Plan trials with successive halving: the settings, and after how many steps the better half of them continues.
-
-    If there is no time, or the training needs it, there are no trials (no `rungs`).
-    """
-    settings, seconds = run.plan["candidates"], share_of(run, "trials")
-    largest, costs = min(TRIALS[0], len(settings)), dict[tuple[int, int], float]()
-    for count, scale in product(TRIALS, (2, 1)):
-        running = [max(1, min(count, largest) >> halvings) for halvings in range(count.bit_length() - 1)]
-        steps = scale * np.dot(running, np.diff([0, *RUNGS[: len(running)]]))
-        if count <= 2 * len(settings):
-            costs[count, scale] = float(steps * step_seconds + sum(running) * run.speed["measured"])
-    if seconds * SHARES["train"] / SHARES["trials"] < MIN_STEPS * step_seconds:
-        seconds = 0.0  # training needs the time
-    count, scale = next((size for size, cost in costs.items() if cost <= seconds), (1, 0))
-    chosen, rungs = settings[:count], [scale * rung for rung in RUNGS[: count.bit_length() - 1]]
-    if len(chosen) < largest:
-        text = f"trials of {largest} training settings instead of {len(chosen)}"
-        run.missing["trials"] = (text, next(cost for (_, scale), cost in costs.items() if scale == 1))
-    text = f"{len(chosen)} training settings, the better half of them for up to {rungs[-1]} steps" if rungs else ""
-    return {"settings": chosen, "rungs": rungs, "text": text}
 
 
 def plan_train(run: Run, step_seconds: float, done: int, most: int, every: int) -> dict[str, Any]:

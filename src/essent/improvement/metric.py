@@ -210,7 +210,7 @@ class Metric:
     ) -> None:
         """Measure the criterion's reference recipes on a model; do nothing if another metric decides.
 
-        The reference recipes of all tried models are used together. With those of the untrained model alone, every
+        The reference recipes of all trained models are used together. With those of the untrained model alone, every
         trained model would have a lower score, because it agrees less with them.
         """
         pairs = self.measured.get("pairs")

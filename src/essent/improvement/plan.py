@@ -1,4 +1,4 @@
-"""The plan of an improvement: its steps, the speed of the model, the training settings to try."""
+"""The plan of an improvement: its steps, the speed of the model, the training settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from essent.training.run import has_dropout
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 MIN_BUDGET = 1.0  # seconds
-SHARES = {"search": 0.2, "trials": 0.15, "train": 0.47, "encoder": 0.08, "static": 0.08, "graph": 0.02}  # of the budget
+SHARES = {"search": 0.2, "train": 0.62, "encoder": 0.08, "static": 0.08, "graph": 0.02}  # of the budget
 FIT_SHARE = 0.06  # share of the budget for texts on which recipes are fitted
 MAX_FITTED, MIN_FITTED = 20_000, 200
 SAMPLE, MAX_SAMPLE, SAMPLE_SECONDS = 48, 512, 2.0  # usual and maximum number of timed texts, and maximum seconds
@@ -67,7 +67,7 @@ def make_plan(shell: SentenceTransformer, inputs: Inputs, settings: Mapping[str,
         settings: see `Run`.
 
     Returns:
-        Names of the `steps`; `why` there is no training; training settings as `candidates`; the model's `capabilities`
+        Names of the `steps`; `why` there is no training, or its settings as `training`; the model's `capabilities`
         and its `own` recipe; the `speed`: `seconds` and `tokens` per text, seconds of `scoring` a recipe per text, of a
         training `step`, of an encoder that is `measured` and, on the tests, `tested`, of the `references` of the
         criterion; the `pace`, which is the ratio of the duration of a search to the expected one.
@@ -90,7 +90,7 @@ def make_plan(shell: SentenceTransformer, inputs: Inputs, settings: Mapping[str,
     speed["tested"] = (seconds + scoring) * len(texts_of(metric.tests))
     batch = min(BATCH, len(inputs.texts) // 2)
     speed["step"] = PASSES_PER_STEP * 2 * batch * seconds * min(1.0, TRAINED_TOKENS / max(tokens, 1.0))
-    to_try = candidates(capabilities, has_dropout(encoder), len(inputs.texts), seed)
+    training = training_of(capabilities, has_dropout(encoder), batch, seed)
     engine = next((name for name, libraries in ENGINES.items() if all(map(find_spec, libraries))), None)
     why = ""
     if not inputs.tasks and use != SIMILARITY:
@@ -99,9 +99,9 @@ def make_plan(shell: SentenceTransformer, inputs: Inputs, settings: Mapping[str,
         why = "the model is static"
     elif missing := next((name for name in ("accelerate", "datasets") if find_spec(name) is None), None):
         why = f'{missing!r} is not installed: pip install "essent[train]"'
-    elif not to_try:
+    elif not training:
         why = "it has neither dropout nor a mask token, so both views of a text would be equal"
-    absent = {"trials": why, "train": why, "static": capabilities.only_static, "graph": capabilities.only_static}
+    absent = {"train": why, "static": capabilities.only_static, "graph": capabilities.only_static}
     absent["graph"] = absent["graph"] or engine is None or shell.device.type != "cpu"
     fitted = max(MIN_FITTED, FIT_SHARE * budget / max(2 * seconds, 1e-9))
     return {
@@ -113,7 +113,7 @@ def make_plan(shell: SentenceTransformer, inputs: Inputs, settings: Mapping[str,
         "speed": speed,
         "measured": sizes,
         "fitted": int(min(MAX_FITTED, len(inputs.texts), fitted)),
-        "candidates": to_try,
+        "training": training,
         "engine": engine,
     }
 
@@ -159,26 +159,14 @@ def _fastest(compute: Callable[[], object]) -> float:
     return min(times[1] - times[0], times[2] - times[1])
 
 
-def candidates(capabilities: ModelCapabilities, dropout: bool, texts: int, seed: int) -> list[dict[str, Any]]:
-    """Return training settings to try (arguments of `essent.training.run.train`), the most promising first."""
-    batch, larger = min(BATCH, texts // 2), min(2 * BATCH, texts // 2)
-    base = {"objective": "simcse", "recipe": "mean", "learning_rate": 1e-4, "batch_size": batch, "seed": seed}
-    base |= {"temperature": 0.05, "projection_head": "none", "max_seq_length": TRAINED_TOKENS}
-    whitened = {**base, "projection_head": "whiten", "temperature": 0.1}
-    prompted = {**base, "objective": "different-templates", "recipe": "prompt", "projection_head": "dense-tanh"}
-    if not dropout:
-        rates = (1e-4, 3e-4, 3e-5) if capabilities.mask else ()
-        return [{**prompted, "learning_rate": rate} for rate in rates]
-    return [
-        whitened,
-        {**whitened, "learning_rate": 3e-4},
-        base,
-        {**base, "recipe": "cls", "projection_head": "dense-tanh"},
-        *([prompted] if capabilities.mask else []),
-        {**whitened, "temperature": 0.05},
-        {**base, "learning_rate": 3e-4},
-        *([{**whitened, "batch_size": larger}] if larger > batch else []),
-    ]
+def training_of(capabilities: ModelCapabilities, dropout: bool, batch: int, seed: int) -> dict[str, Any]:
+    """Return the settings of training (arguments of `essent.training.run.train`); {} if both views would be equal."""
+    settings = {"learning_rate": 1e-4, "batch_size": batch, "max_seq_length": TRAINED_TOKENS, "seed": seed}
+    if dropout:
+        return {**settings, "objective": "simcse", "recipe": "mean", "projection_head": "whiten", "temperature": 0.1}
+    if capabilities.mask:
+        return {**settings, "objective": "different-templates", "recipe": "prompt", "projection_head": "dense-tanh"}
+    return {}
 
 
 def parse_budget(budget: str) -> float:

@@ -1,6 +1,6 @@
 """`improve`: make the best encoder from a pretrained model and texts within a time budget.
 
-search recipes ─ trials ─ train, search again ─ encoder ─ static ─ graph ─ report
+search recipes ─ train, search again ─ encoder ─ static ─ graph ─ report
 
 Each step is a function that measures encoders and returns plain values. The journal stores both, so that a killed run
 resumes after its last finished step. Without labels, the criterion for the use of the vectors decides.
@@ -31,7 +31,7 @@ from essent.improvement.budget import plan_encoder, plan_graph, plan_static, sha
 from essent.improvement.metric import Inputs, Metric, read_inputs
 from essent.improvement.plan import make_plan, parse_budget
 from essent.improvement.results import Gain, Improved, recipe_of
-from essent.improvement.steps import choose_by_search, choose_recipe, train_if_better
+from essent.improvement.steps import choose_by_search, choose_recipe, train
 from essent.improvement.summary import purpose, write_page
 from essent.model.capabilities import ModelCapabilities
 from essent.model.loading import load, open_model
@@ -42,7 +42,7 @@ from essent.tasks.result import plain
 from essent.version import __version__
 
 logger = logging.getLogger(__name__)
-JOURNAL, FORMAT = Path(".work", "journal.json"), 7
+JOURNAL, FORMAT = Path(".work", "journal.json"), 8
 
 
 def improve(
@@ -136,7 +136,7 @@ def improve(
 
 def improve_model(run: Run) -> None:
     """Choose the recipe, train the model if a recipe gains, and write what comes of it."""
-    if why := choose_recipe(run) or train_if_better(run):
+    if why := choose_recipe(run) or train(run):
         run.skipped["training"] = why
         run.notes.append(f"The model was not trained: {why}.")
         choose_by_search(run, "search with the rest", share_of(run, "search"))

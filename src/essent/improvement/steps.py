@@ -1,6 +1,6 @@
 """The steps of an improvement that choose: searches for recipes, and training.
 
-search ─ timing ─ trials ─ rounds up to the usual number of steps ─ longer while that gains ─ search on the new model
+search ─ timing ─ rounds up to the usual number of steps ─ longer while that gains ─ search on the new model
 
 A round of training ends before its time is over, and the next one is planned by the measured seconds per step. Every
 round is an entry of the journal, so that a resumed run trains for the same steps.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,6 @@ from essent.improvement.budget import (
     plan_search,
     plan_timing,
     plan_train,
-    plan_trials,
     seconds_of_search,
     share_of,
     share_of_search,
@@ -157,64 +155,23 @@ def search(run: Run, planned: Mapping[str, Any], trained: Path | None, folder: P
 # -- training ---------------------------------------------------------------------------------------------------------
 
 
-def train_if_better(run: Run) -> str:
-    """Train if the trials gain, and choose a recipe of the trained model if it is better.
-
-    Returns:
-        Why the model was not trained; "" if it was.
-    """
-    own, planned = run.plan["own"], plan_timing(run)
-    if planned["why"]:
-        return str(planned["why"])
-    step_seconds = run.step("timing", timing_step, planned)["step_seconds"]
-    settings, planned = run.plan["candidates"][0], plan_trials(run, step_seconds)
-    if planned["rungs"]:
-        trials = run.step("trials", trials_step, planned)
-        settings, step_seconds, best = trials["settings"], trials["step_seconds"], trials["name"]
-        if run.metric.difference(best, own)[0] <= 0:
-            run.gained(best, own, step="trials", by="trials of training", kept=False, seconds=trials["seconds"])
-            return "no trial gained"
-    return train(run, settings, step_seconds)
-
-
 def timing_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
-    """Time a few steps of training with the first settings."""
+    """Time a few steps of training."""
     shutil.rmtree(folder)  # left by a killed run, whose steps would not be timed
     began: list[float] = []  # without loading the model, which would count much for so few steps
-    settings, start = run.plan["candidates"][0], lambda _: began.append(machine.elapsed())
-    start_or_resume(run, settings, output=folder, max_steps=planned["steps"], note=start)
+    start = lambda _: began.append(machine.elapsed())  # noqa: E731
+    start_or_resume(run, output=folder, max_steps=planned["steps"], note=start)
     return {"step_seconds": (machine.elapsed() - began[0]) / planned["steps"]}
 
 
-def trials_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
-    """Run successive halving: all settings for some steps, the better half for more steps, until one is left."""
-    shutil.rmtree(folder)  # left by a killed run: a trial cannot resume at an earlier step
-    settings, rungs = planned["settings"], planned["rungs"]
-    running, step_seconds = list(range(len(settings))), {}
-    for before, rung in pairwise([0, *rungs]):
-        names = {trial: f"trial {trial + 1} after {rung} steps" for trial in running}
-        for trial, name in names.items():
-            began = machine.elapsed()
-            output = folder / f"trial-{trial}"
-            encoder = start_or_resume(run, settings[trial], output=output, max_steps=rung, validate_every=rungs[0])
-            step_seconds[trial] = (machine.elapsed() - began) / (rung - before)
-            run.metric.measure(name, encoder, tests=False)
-        scores = {trial: run.metric.score(name) for trial, name in names.items()}
-        running.sort(key=lambda trial: -scores[trial])
-        best = running[0]
-        if before == 0:
-            run.measure_references(run.shell(folder / f"trial-{best}"), "trial")
-        running = running[: max(1, len(running) // 2)]
-    return {"name": names[best], "settings": settings[best], "step_seconds": step_seconds[best]}
-
-
-def start_or_resume(run: Run, settings: Mapping[str, Any], **arguments: Any) -> Encoder:
+def start_or_resume(run: Run, **arguments: Any) -> Encoder:
     """Train a copy of the model on the texts, or resume its training."""
+    settings = run.plan["training"]
     return train_model(run.shell(), list(run.inputs.texts), "simcse-unsup", resume=True, **settings, **arguments)
 
 
-def train(run: Run, settings: Mapping[str, Any], step_seconds: float) -> str:
-    """Train with the best settings while that gains and there is time, and choose a recipe of the trained model.
+def train(run: Run) -> str:
+    """Train while that gains and there is time, and choose a recipe of the trained model.
 
     The usual number of steps is trained without a comparison. From then on, the number is doubled in a copy, which
     replaces the model if it is better; without labels, if it is significantly better.
@@ -222,12 +179,16 @@ def train(run: Run, settings: Mapping[str, Any], step_seconds: float) -> str:
     Returns:
         Why the model was not trained; "" if it was.
     """
+    timing = plan_timing(run)
+    if timing["why"]:
+        return str(timing["why"])
+    step_seconds = run.step("timing", timing_step, timing)["step_seconds"]
     untrained, usual, stage = run.choice, usual_steps(run), 1
     training: Mapping[str, Any] = {"steps": 0, "every": 0, "step_seconds": step_seconds, "model": None}
     names: list[str] = []
     while stage <= LONGEST:
         longer = stage * usual
-        further, why = train_rounds(run, settings, training, longer)
+        further, why = train_rounds(run, training, longer)
         if further["steps"] > training["steps"]:
             further_names = measure_trained(run, further, untrained)
             if names:
@@ -254,9 +215,7 @@ def train(run: Run, settings: Mapping[str, Any], step_seconds: float) -> str:
     return ""
 
 
-def train_rounds(
-    run: Run, settings: Mapping[str, Any], before: Mapping[str, Any], most: int
-) -> tuple[Mapping[str, Any], str]:
+def train_rounds(run: Run, before: Mapping[str, Any], most: int) -> tuple[Mapping[str, Any], str]:
     """Train in rounds to `most` steps; return the values of the last round, and why there was none to the end.
 
     Args:
@@ -274,7 +233,7 @@ def train_rounds(
         began = machine.elapsed()
         steps: dict[str, int] = {"max_steps": planned["steps"], "validate_every": planned["every"]}
         labels = run.metric.validation()
-        encoder = start_or_resume(run, settings, output=folder, validate=labels, progress=run.progress, **steps)
+        encoder = start_or_resume(run, output=folder, validate=labels, progress=run.progress, **steps)
         step_seconds = (machine.elapsed() - began) / planned["new"]
         return {**planned, "model": folder.name, "step_seconds": step_seconds, "recipe": str(encoder.recipe)}
 

@@ -119,7 +119,7 @@ def _unused(run: Run) -> Iterator[str]:
     used += f", {spent - budget:.1f} s more than the budget" if spent > budget else ""
     if missing := run.missing:
         needed = spent + sum(seconds for _, seconds in missing.values())
-        shared = sum(SHARES[name] for name in ("search", "trials", "train"))
+        shared = sum(SHARES[name] for name in ("search", "train"))
         needed = max(needed, missing["search"][1] * shared / SHARES["search"] if "search" in missing else 0.0)
         rest = " What is left is too short for more." if spent < FULL * budget else ""
         added = "; ".join(text for text, _ in missing.values())
