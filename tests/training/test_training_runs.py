@@ -24,12 +24,11 @@ from sentence_transformers import (
     SentenceTransformerTrainingArguments,
 )
 from training_helpers import SMALL, TEXTS, training_record
-from transformers import TrainerControl, TrainerState
 
 from essent import Encoder, verify
 from essent.errors import DataError, EssentError, InputError, RecipeError, TrainingError, UnsupportedRecipeError
 from essent.tasks.pairs import PairTask
-from essent.training.checkpoints import StepLines, last_checkpoint
+from essent.training.checkpoints import last_checkpoint
 from essent.training.device import on_device
 from essent.training.examples import as_examples
 from essent.training.loss import make_collator, make_loss
@@ -353,21 +352,6 @@ def test_refusals_of_the_model_and_task(bert: Path, dev: PairTask, tmp_path: Pat
 
 
 # -- progress ----------------------------------------------------------------------------------------------------------
-
-
-def test_lines_name_step_loss_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
-    """Two seconds per step: lines after 6 and 36 seconds, none at the last step."""
-    seconds = 0.0
-    lines = StepLines(last_loss=lambda: 0.25, clock=lambda: seconds)
-    state = TrainerState(max_steps=120, global_step=100)  # a resumed run
-    lines.on_train_begin(None, state, TrainerControl())
-    for step in range(101, 121):
-        seconds, state.global_step = 2.0 * (step - 100), step
-        lines.on_step_end(None, state, TrainerControl())
-    assert capsys.readouterr().err.splitlines() == [
-        "Step 103 of 120: loss 0.250, about 34 s left",
-        "Step 118 of 120: loss 0.250, about 4 s left",
-    ]
 
 
 @pytest.mark.parametrize("terminal", [True, pytest.param(False, marks=pytest.mark.slow)])

@@ -69,7 +69,7 @@ def train(
             more steps or epochs than before, it extends a run, finished or not.
         force: start over if `output` contains a run, and remove its checkpoints.
         device: "cpu", "cuda" or another accelerator of this machine; by default the best available one.
-        progress: show step, loss and time left: a bar on a terminal, a line every half minute elsewhere.
+        progress: show a bar with step, loss and time left on a terminal.
         options: keyword arguments for Encoder.
         note: called with a line about the step at which a run resumes; by default the line is logged.
         changes: fields of `Settings` that override the preset.
