@@ -330,7 +330,6 @@ def test_a_full_disk(again: Callable[..., Encoder], tmp_path: Path) -> None:
         ([(), ()], {}, "Example 0 is "),
         (TEXTS, {"batch_size": 256}, "batch_size=256: must be between 2 and 16"),
         (TEXTS, {"device": "tpu"}, "device='tpu': must be .*'cpu'"),
-        (TEXTS, {"precision": "float16"}, "'float16' needs a GPU"),
     ],
 )
 def test_refusals(data: Any, settings: dict[str, Any], message: str, bert: Path, tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ class TrainingOptions:
     """Number of steps, instead of epochs."""
     max_seq_length: int | None = None
     """Maximum number of tokens per text, without special tokens and template."""
-    precision: Literal["float32", "bfloat16", "float16"] | None = None
-    """Number format; bfloat16 and float16 are mixed precision."""
+    precision: Literal["float32", "bfloat16"] | None = None
+    """Number format; bfloat16 is mixed precision."""
     lora: int | None = None
     """Rank of LoRA adapters, such as 16, which are trained instead of the weights and merged at the end; 0 for none."""
 

@@ -16,7 +16,7 @@ from essent.recipe.recipe import Recipe, read_field
 from essent.training.parameters import projection_heads
 
 Row = TypeVar("Row")
-PRECISIONS = ("float32", "bfloat16", "float16")
+PRECISIONS = ("float32", "bfloat16")
 CONTINUOUS = "optiprompt"  # the preset that trains the words of a template as free vectors, with the model frozen
 LORA_RATE = 5e-4  # learning rate with LoRA, PromptEOL's
 
@@ -80,7 +80,7 @@ class Settings:
         max_steps: length of the run in steps, instead of epochs.
         max_seq_length: maximum number of tokens per text, special tokens and template not counted.
         validate_every: steps between validations; each writes a checkpoint.
-        precision: arithmetic in float32, or bfloat16 or float16 for mixed precision.
+        precision: arithmetic in float32, or bfloat16 for mixed precision.
         seed: seed of the order of the data, dropout, the head and the adapters.
         lora: rank of the adapters that are trained instead of the weights; 0 trains the weights.
 
