@@ -243,19 +243,12 @@ class GracefulStop(TrainerCallback):
 
 
 class LossBar(ProgressCallback):
-    """The bar of transformers' trainer, with the last loss and validation score beside it, not in lines above it."""
-
-    def on_train_begin(self, *arguments: Any, **parts: Any) -> None:
-        """Open the bar."""
-        super().on_train_begin(*arguments, **parts)
-        self.last_values: dict[str, float] = {}
+    """The bar of transformers' trainer, with the last loss beside it, not in lines above it."""
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **parts: Any) -> None:
-        """Show the loss, or the score of a validation."""
-        labels = {"loss": "loss", f"eval_{str(args.metric_for_best_model).removeprefix('eval_')}": "score"}
-        self.last_values |= {labels[key]: float(value) for key, value in (logs or {}).items() if key in labels}
-        if self.training_bar is not None:
-            self.training_bar.set_postfix(self.last_values)
+        """Show the loss."""
+        if self.training_bar is not None and logs and "loss" in logs:
+            self.training_bar.set_postfix(loss=float(logs["loss"]))
 
 
 def train_or_resume(trainer: Any, checkpoint: Path | None, note: Callable[[str], object] | None = None) -> bool:

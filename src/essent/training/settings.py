@@ -130,8 +130,6 @@ class Settings:
                 f"The objective {objective.name!r} needs {objective.templates} template(s), got {len(self.templates)}: "
                 f"{self.templates}."
             )
-        if len(set(self.templates)) < len(self.templates):
-            raise InputError(f"The templates are equal: {self.templates[0]!r}. Use objective='same-template'.")
         _check_recipe(self.predicts, objective, self.templates)
 
     @property
@@ -172,19 +170,9 @@ def _check_recipe(recipe: Recipe, objective: Objective, templates: tuple[str, ..
             f"recipe={str(recipe)!r}: the objective {objective.name!r} with the template {templates[0]!r} needs "
             f"recipe={allowed}."
         )
-    for template in templates:
-        if (MASK in template) != (MASK in templates[0]):
-            raise RecipeError(
-                f"Only one of the templates {templates[0]!r} and {template!r} has a {MASK}, whose vector is trained. "
-                "Use it in both, or in none (for decoders)."
-            )
     if recipe.shaping:
         raise RecipeError(
             f"Cannot train with shaping: the recipe is {str(recipe)!r}. Train without it and fit it afterwards."
-        )
-    if all(name == "static" or name.startswith("random") for name, _ in recipe.layers):
-        raise RecipeError(
-            f"The recipe {str(recipe)!r} reads no transformer layer: without dropout, both views of a text are equal."
         )
 
 
