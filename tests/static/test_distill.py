@@ -256,18 +256,3 @@ def test_refused_before_the_pass(
     with pytest.raises(error, match=message):
         distill(shell_of("bert"), TEXTS_, choice, state=tmp_path / "state", **options)
     assert not (tmp_path / "state").exists()
-
-
-# -- tokens that the corpus lacks -------------------------------------------------------------------------------------
-
-
-def test_small_corpora_are_logged(
-    shell_of: Callable[[str], SentenceTransformer], caplog: pytest.LogCaptureFixture
-) -> None:
-    count = collect(shell_of("bert"), TEXTS_[:3])[0].stats.count
-    share = 100 * (count == 1).sum() / count.sum()
-    assert f"about {share:.0f} % of the tokens of further texts of the same kind" in caplog.text
-    assert "unseen=alone" in caplog.text
-    caplog.clear()
-    collect(shell_of("bert"), TEXTS_ * 2)  # every token twice at least
-    assert "further texts" not in caplog.text

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MAX_NEW = 0.02  # log a warning if the corpus lacks more than this share of further texts' tokens
 WEIGHTS = ("uniform", "sif:0.01", "sif:0.001", "idf")
 SHAPINGS = ("", "centre", "abtt:1", "abtt:2")
 FITS = (0.03, 0.1, 0.3, 1.0)
@@ -126,15 +125,6 @@ def collect(
     token_counts = bag_matrix(ids, rows)  # (N,V)
     count = np.bincount(np.fromiter(chain.from_iterable(ids), np.int64), minlength=rows)
     stats = CorpusStats(len(texts), token_counts.getnnz(axis=0).astype(np.int64), count)
-    # Good 1953: accurate for further texts of the same kind in random order, too low for texts of another kind
-    share = (stats.count == 1).sum() / max(stats.count.sum(), 1)
-    if share > MAX_NEW:
-        logger.warning(
-            "The corpus is small: it lacks about %.0f %% of the tokens of further texts of the same kind, and more for "
-            "other kinds of text. Their rows follow the rule unseen=%s. Add texts like those to be encoded.",
-            100 * share,
-            contexts.about["unseen"],
-        )
     scored = held_out if held_out.is_held_out.any() else None
     return Material(tokenizer, contexts, vectors, texts, token_counts, stats, scored), backbone
 
