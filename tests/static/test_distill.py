@@ -20,9 +20,8 @@ from essent.errors import InputError, RecipeError
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens import text_ids
 from essent.static import distillation, sums
-from essent.static.comparison import TeacherScore
-from essent.static.distillation import collect, distill, find_choice, make_encoder
-from essent.static.table import Choice, Material, agreement, bag_matrix, fit_rows, reduce_table
+from essent.static.distillation import TeacherScore, collect, distill, find_choice, make_encoder
+from essent.static.table import Choice, Material, bag_matrix, fit_rows, rank_agreement, reduce_table
 from essent.tasks.pairs import PairTask
 from families import CORPUS
 from samples import TEXTS
@@ -95,10 +94,6 @@ def test_all_of_it(shell_of: Callable[[str], SentenceTransformer], tmp_path: Pat
     vectors = distilled.encoder.encode(TEXTS_)
     assert vectors.shape == (len(TEXTS_), 9)
     np.testing.assert_array_equal(again.encoder.encode(TEXTS_), vectors)
-    assert 0.5 < distilled.losses["variance"] < 1
-    assert 50 < distilled.losses["dimensions"] < 100
-    assert 90 < distilled.losses["bits"] <= 100
-    assert "similarities agree" in "".join(distilled.summary())
     distilled.encoder.save(str(tmp_path / "static"))
     assert verify(str(tmp_path / "static")).passed
     stock = SentenceTransformer(str(tmp_path / "static"), device="cpu")
@@ -123,15 +118,15 @@ def test_a_teacher_replaces_a_pooling_without_recipe(
 
 def test_fewer_dimensions_keep_the_similarities(material: Material) -> None:
     table = material.table(Choice(ridge=None))
-    same, share, preserved = reduce_table(material.token_counts, table, table.shape[1])
-    assert share == pytest.approx(1.0)
-    assert preserved == pytest.approx(100.0, abs=1e-3)
-    before, after = material.token_counts @ table, material.token_counts @ same
-    np.testing.assert_allclose(after @ after.T, before @ before.T, atol=1e-4)
-    _, less, worse = reduce_table(material.token_counts, table, 2)
-    assert less < share
-    assert worse < preserved
-    assert agreement(material.token_counts, table, table * 3) == pytest.approx(100.0)
+    before, after, fewer = (
+        vectors @ vectors.T
+        for vectors in (
+            material.token_counts @ rows
+            for rows in (table, *(reduce_table(material.token_counts, table, size) for size in (table.shape[1], 9)))
+        )
+    )
+    np.testing.assert_allclose(after, before, atol=1e-4)
+    assert 50 < rank_agreement(fewer.ravel(), before.ravel()) < 100
 
 
 # -- agreement with the teacher ---------------------------------------------------------------------------------------
@@ -261,18 +256,3 @@ def test_refused_before_the_pass(
     with pytest.raises(error, match=message):
         distill(shell_of("bert"), TEXTS_, choice, state=tmp_path / "state", **options)
     assert not (tmp_path / "state").exists()
-
-
-# -- tokens that the corpus lacks -------------------------------------------------------------------------------------
-
-
-def test_small_corpora_are_logged(
-    shell_of: Callable[[str], SentenceTransformer], caplog: pytest.LogCaptureFixture
-) -> None:
-    count = collect(shell_of("bert"), TEXTS_[:3])[0].stats.count
-    share = 100 * (count == 1).sum() / count.sum()
-    assert f"about {share:.0f} % of the tokens of further texts of the same kind" in caplog.text
-    assert "unseen=alone" in caplog.text
-    caplog.clear()
-    collect(shell_of("bert"), TEXTS_ * 2)  # every token twice at least
-    assert "further texts" not in caplog.text

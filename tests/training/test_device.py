@@ -153,7 +153,7 @@ def test_machines_with_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (find_device(None), find_device("cpu")) == ("cuda", "cpu")
     monkeypatch.setattr("transformers.utils.is_torch_bf16_gpu_available", lambda: True)
     assert on_device("cuda", "bfloat16") == {
-        "use_cpu": False, "bf16": True, "fp16": False, "dataloader_pin_memory": True
+        "use_cpu": False, "bf16": True, "dataloader_pin_memory": True
     }  # fmt: skip
     monkeypatch.setattr("transformers.utils.is_torch_bf16_gpu_available", lambda: False)
     with pytest.raises(InputError, match="is not supported on the device 'mps'"):

@@ -8,7 +8,6 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,11 @@ from sentence_transformers import (
     SentenceTransformerTrainingArguments,
 )
 from training_helpers import SMALL, TEXTS, training_record
-from transformers import TrainerControl, TrainerState
 
 from essent import Encoder, verify
 from essent.errors import DataError, EssentError, InputError, RecipeError, TrainingError, UnsupportedRecipeError
 from essent.tasks.pairs import PairTask
-from essent.training.checkpoints import StepLines, last_checkpoint
+from essent.training.checkpoints import last_checkpoint
 from essent.training.device import on_device
 from essent.training.examples import as_examples
 from essent.training.loss import make_collator, make_loss
@@ -164,7 +162,7 @@ def test_a_loaded_model_in_half_precision(bert: Path, tmp_path: Path) -> None:
     assert {weight.dtype for weight in shell.parameters()} == {torch.float16}
 
 
-def test_warnings(folder_of: Callable[[str], Path], caplog: pytest.LogCaptureFixture) -> None:
+def test_a_model_without_dropout_is_logged(folder_of: Callable[[str], Path], caplog: pytest.LogCaptureFixture) -> None:
     encoder = Encoder(str(folder_of("gpt2")), "mean")
     settings = resolve_settings("simcse-unsup", "roberta", {"recipe": "last-token"})
     warn(encoder, settings, as_examples(TEXTS))
@@ -172,9 +170,9 @@ def test_warnings(folder_of: Callable[[str], Path], caplog: pytest.LogCaptureFix
     for name in ("resid_pdrop", "embd_pdrop", "attn_pdrop"):
         setattr(encoder.module.backbone.model.config, name, 0.0)
     warn(encoder, settings, as_examples(TEXTS))
-    warn(encoder, replace(settings, recipe="cls"), as_examples(list(zip(TEXTS, TEXTS, strict=True))))
-    for message, words in zip(caplog.messages, ("both views of a text are equal", "recipe='last-token'"), strict=True):
-        assert words in message
+    warn(encoder, settings, as_examples(list(zip(TEXTS, TEXTS, strict=True))))
+    (message,) = caplog.messages
+    assert "both views of a text are equal" in message
 
 
 def test_ctrl_c_saves_a_checkpoint_and_the_run_goes_on(
@@ -331,7 +329,6 @@ def test_a_full_disk(again: Callable[..., Encoder], tmp_path: Path) -> None:
         ([(), ()], {}, "Example 0 is "),
         (TEXTS, {"batch_size": 256}, "batch_size=256: must be between 2 and 16"),
         (TEXTS, {"device": "tpu"}, "device='tpu': must be .*'cpu'"),
-        (TEXTS, {"precision": "float16"}, "'float16' needs a GPU"),
     ],
 )
 def test_refusals(data: Any, settings: dict[str, Any], message: str, bert: Path, tmp_path: Path) -> None:
@@ -340,10 +337,7 @@ def test_refusals(data: Any, settings: dict[str, Any], message: str, bert: Path,
     assert not (tmp_path / "out").exists()
 
 
-def test_refusals_of_the_model_and_task(bert: Path, dev: PairTask, tmp_path: Path) -> None:
-    flat = PairTask("flat", tuple(pair._replace(score=1.0) for pair in dev.pairs))
-    with pytest.raises(InputError, match="All scores of the validation pairs 'flat' are equal"):
-        train(bert, TEXTS, output=tmp_path / "out", validate=flat, **SMALL)
+def test_refusals_of_the_model(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="its weights need token counts"):
         train(bert, TEXTS, "simcse-unsup", output=tmp_path / "out", recipe="first-last-tfidf", **SMALL)
     long = f'"{{text}}" means [MASK]{" and so on" * 120} .'
@@ -353,21 +347,6 @@ def test_refusals_of_the_model_and_task(bert: Path, dev: PairTask, tmp_path: Pat
 
 
 # -- progress ----------------------------------------------------------------------------------------------------------
-
-
-def test_lines_name_step_loss_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
-    """Two seconds per step: lines after 6 and 36 seconds, none at the last step."""
-    seconds = 0.0
-    lines = StepLines(last_loss=lambda: 0.25, clock=lambda: seconds)
-    state = TrainerState(max_steps=120, global_step=100)  # a resumed run
-    lines.on_train_begin(None, state, TrainerControl())
-    for step in range(101, 121):
-        seconds, state.global_step = 2.0 * (step - 100), step
-        lines.on_step_end(None, state, TrainerControl())
-    assert capsys.readouterr().err.splitlines() == [
-        "Step 103 of 120: loss 0.250, about 34 s left",
-        "Step 118 of 120: loss 0.250, about 4 s left",
-    ]
 
 
 @pytest.mark.parametrize("terminal", [True, pytest.param(False, marks=pytest.mark.slow)])

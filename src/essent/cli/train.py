@@ -36,8 +36,8 @@ class TrainingOptions:
     """Number of steps, instead of epochs."""
     max_seq_length: int | None = None
     """Maximum number of tokens per text, without special tokens and template."""
-    precision: Literal["float32", "bfloat16", "float16"] | None = None
-    """Number format; bfloat16 and float16 are mixed precision."""
+    precision: Literal["float32", "bfloat16"] | None = None
+    """Number format; bfloat16 is mixed precision."""
     lora: int | None = None
     """Rank of LoRA adapters, such as 16, which are trained instead of the weights and merged at the end; 0 for none."""
 
@@ -193,6 +193,8 @@ def distill(
     corpus = read_corpus(texts, column)
     validation = read_labelled(validate, columns)
     show_note(f"{len(corpus)} distinct texts from {listed(texts)}")
+    if run.force:
+        (output / CHECKPOINT).unlink(missing_ok=True)
     material, _ = collect(
         model,
         corpus,
@@ -202,7 +204,6 @@ def distill(
         options=run.options,
         unseen=unseen,
         state=output / CHECKPOINT,
-        renew=run.force,
         progress=not is_quiet(),
         note=show_note,
     )
@@ -236,7 +237,6 @@ def improve(
     columns: opt.Columns = None,
     column: opt.Column = "text",
     budget: str = "30m",
-    goal: Literal["quality", "speed", "size"] = "quality",
     use: opt.Use = None,
     run: opt.Run = opt.Run(),
 ) -> None:
@@ -249,7 +249,7 @@ def improve(
 
     ```console
     $ essent improve -m bert-base-uncased --texts corpus.jsonl --budget 60m -o better
-    $ essent improve -m ./my-model --texts corpus.jsonl --data dev.csv --test test.csv --goal speed -o better
+    $ essent improve -m ./my-model --texts corpus.jsonl --data dev.csv --test test.csv -o better
     ```
 
     Args:
@@ -261,8 +261,6 @@ def improve(
         data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         budget: Maximum total time, such as 90s, 30m or 1.5h.
-        goal: Which result to recommend: quality (the encoder), speed or size (the static table or the graph, if it
-            retains most of the quality).
         use: What the vectors are for. Without labels, it decides the criterion, and only for similarity is the model
             trained. Default: similarity of sentences, or what the labels measure.
     """
@@ -279,7 +277,6 @@ def improve(
         folder=data_folder,
         columns=named_columns,
         budget=budget,
-        goal=goal,
         use=use,
         options=run.options,
         progress=not is_quiet(),

@@ -6,17 +6,18 @@ contexts ─ layer mix α ─ token weights u ─ fit to sentences ─ shaping g
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from torch import nn
 
 from essent._core.arguments import ModelLike
-from essent._core.texts import check_texts
+from essent._core.texts import check_texts, distinct_texts
 from essent.encoder.encoder import Encoder
 from essent.encoder.plan import Plan
 from essent.encoder.stock_modules import UNIT
@@ -28,10 +29,19 @@ from essent.model.weights import move
 from essent.recipe.recipe import Recipe
 from essent.recipe.tokens import fast_backend, text_ids
 from essent.recipe.types import CorpusStats
-from essent.static.comparison import TeacherScore, reduced_table, score_against_teacher
 from essent.static.gather import average_contexts
-from essent.static.sums import hold_out
-from essent.static.table import Choice, Material, bag_matrix, check_choice, check_dimensions, mixed_layers
+from essent.static.sums import MOST, SEED, hold_out
+from essent.static.table import (
+    PAIRS,
+    Choice,
+    Material,
+    bag_matrix,
+    check_choice,
+    check_dimensions,
+    mixed_layers,
+    rank_agreement,
+    reduced_table,
+)
 from essent.tasks.base import unit_rows
 from essent.tasks.result import plain
 
@@ -40,7 +50,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MAX_NEW = 0.02  # log a warning if the corpus lacks more than this share of further texts' tokens
 WEIGHTS = ("uniform", "sif:0.01", "sif:0.001", "idf")
 SHAPINGS = ("", "centre", "abtt:1", "abtt:2")
 FITS = (0.03, 0.1, 0.3, 1.0)
@@ -116,17 +125,36 @@ def collect(
     token_counts = bag_matrix(ids, rows)  # (N,V)
     count = np.bincount(np.fromiter(chain.from_iterable(ids), np.int64), minlength=rows)
     stats = CorpusStats(len(texts), token_counts.getnnz(axis=0).astype(np.int64), count)
-    # Good 1953: accurate for further texts of the same kind in random order, too low for texts of another kind
-    share = (stats.count == 1).sum() / max(stats.count.sum(), 1)
-    if share > MAX_NEW:
-        logger.warning(
-            "The corpus is small: it lacks about %.0f %% of the tokens of further texts of the same kind, and more for "
-            "other kinds of text. Their rows follow the rule unseen=%s. Add texts like those to be encoded.",
-            100 * share,
-            contexts.about["unseen"],
-        )
     scored = held_out if held_out.is_held_out.any() else None
     return Material(tokenizer, contexts, vectors, texts, token_counts, stats, scored), backbone
+
+
+# -- a table, and its agreement with the teacher ----------------------------------------------------------------------
+
+
+class TeacherScore(NamedTuple):
+    """Agreement of a static encoder with its teacher.
+
+    Attributes:
+        spearman: Spearman ×100 between the cosines of random pairs of texts, by the teacher and by the table.
+        texts: number of texts in the pairs.
+        held_out: whether the compared table is made of the other texts. Otherwise it is made of these texts as well,
+            and the agreement is too high.
+    """
+
+    spearman: float
+    texts: int
+    held_out: bool
+
+    def __str__(self) -> str:
+        if math.isnan(self.spearman):
+            return "Agreement with the teacher: not measured, all similarities are equal"
+        texts = (
+            f"{self.texts:,} held-out texts"
+            if self.held_out
+            else f"{self.texts:,} texts of the table, so it is too high"
+        )
+        return f"Agreement with the teacher: {self.spearman:.1f} (Spearman ×100 of the similarities of {texts})"
 
 
 @dataclass(frozen=True)
@@ -136,33 +164,22 @@ class Distilled:
     Attributes:
         encoder: the static encoder.
         choice: the choice from which the table was made.
-        losses: effects of reducing the table: `variance`, the share of variance that fewer dimensions retain, 0 … 1;
-            `dimensions` and `bits`, Spearman ×100 between the similarities before and after each reduction. A
-            reduction that was not requested has no entry.
         material: the averages and sentence vectors from which the table was made.
         teacher_score: agreement with the teacher; None if it was not measured.
     """
 
     encoder: Encoder
     choice: Choice
-    losses: dict[str, float]
     material: Material
     teacher_score: TeacherScore | None = None
 
     def summary(self) -> Iterator[str]:
-        """Yield lines about the choice, the share of the vocabulary in the corpus, and the effect of reductions."""
-        contexts, losses = self.material.contexts, self.losses
+        """Yield a line about the choice and the share of the vocabulary in the corpus."""
+        contexts = self.material.contexts
         yield (
             f"{self.choice}; {contexts.about['tokens']} tokens, {int(contexts.seen.sum())} of {len(contexts.count)} "
             f"seen in the texts; rows of other tokens: {contexts.about['unseen']}"
         )
-        if "variance" in losses:
-            yield (
-                f"Fewer dimensions: {100 * losses['variance']:.1f} % of the variance retained, similarities agree to "
-                f"{losses['dimensions']:.2f} (Spearman ×100)"
-            )
-        if "bits" in losses:
-            yield f"Fewer bits: similarities agree to {losses['bits']:.2f} (Spearman ×100)"
 
     def provenance(self) -> dict[str, Any]:
         """Return the origin of the table and its agreement with the teacher, as values for JSON."""
@@ -195,7 +212,7 @@ def make_encoder(
         dimensions: number of dimensions, at most the model's; by default the model's.
         dtype: number format of the saved table: float32, float16 or int8. The returned encoder already
             computes with the rounded rows.
-        score: measure the agreement with the teacher (`essent.static.comparison.score_against_teacher`), which takes
+        score: measure the agreement with the teacher (`score_against_teacher`), which takes
             a second fit, and log a warning if it is low.
         progress: show progress bars.
 
@@ -208,11 +225,9 @@ def make_encoder(
         >>> distilled = make_encoder(material, Choice(shaping="centre"), dimensions=8, dtype="int8")
         >>> distilled.encoder.encode(["A text."]).shape
         (1, 8)
-        >>> sorted(distilled.losses)
-        ['bits', 'dimensions', 'variance']
     """
     check_choice(choice, dtype, dimensions)
-    table, losses = reduced_table(material, choice, dimensions, dtype, progress=progress)
+    table = reduced_table(material, choice, dimensions, dtype, progress=progress)
     teacher_score = None
     if score:
         teacher_score = score_against_teacher(material, table, choice, dimensions, dtype)
@@ -223,7 +238,7 @@ def make_encoder(
                 "of the model instead (essent save --format openvino).",
                 teacher_score.spearman,
             )
-    distilled = Distilled(encoder_of(table, material.tokenizer, dtype), choice, losses, material, teacher_score)
+    distilled = Distilled(encoder_of(table, material.tokenizer, dtype), choice, material, teacher_score)
     distilled.encoder.module.provenance = distilled.provenance()
     distilled.encoder.chosen = (
         "Distilled from {model} on {texts:,} texts.".format(**distilled.encoder.module.provenance),
@@ -231,6 +246,34 @@ def make_encoder(
         *(() if teacher_score is None else (str(teacher_score),)),
     )
     return distilled
+
+
+def score_against_teacher(
+    material: Material, table: np.ndarray, choice: Choice, dimensions: int | None, dtype: str
+) -> TeacherScore:
+    """Score a table against its teacher on texts that it is not made of.
+
+    The held-out texts remain in the table, which would be worse without them. A second table is made of the other
+    texts, with the same settings, and scored; the table itself is at least as good. If there are too few texts to hold
+    some out, the table itself is scored on the texts that it is made of.
+
+    Args:
+        table: the table (V,K) of all texts.
+    """
+    rows = np.unique(distinct_texts(material.texts)[1], return_index=True)[1]  # the first of each distinct text
+    if material.held_out is None:
+        rows = np.sort(np.random.default_rng(SEED).permutation(rows)[:MOST])
+    else:
+        rows = rows[material.held_out.is_held_out[rows]]
+        table = reduced_table(material.without_held_out(choice.layers), choice, dimensions, dtype)
+    first, second = np.random.default_rng(SEED).integers(0, len(rows), (2, PAIRS))
+    distinct = first != second
+    cosines = [
+        np.einsum("pd,pd->p", units[first[distinct]], units[second[distinct]])
+        for units in map(unit_rows, (material.vectors[rows], material.token_counts[rows] @ table))
+    ]
+    spearman = rank_agreement(*cosines) if distinct.any() else math.nan
+    return TeacherScore(spearman, len(rows), material.held_out is not None)
 
 
 def encoder_of(table: np.ndarray, tokenizer: Any, dtype: str = "float32") -> Encoder:
@@ -276,11 +319,11 @@ def distill(
         state: a checkpoint file from which a killed run resumes; at most one minute of the passes is lost.
         batch_size: size of a batch: 32 holds as many tokens as 32 texts of 64 tokens.
         progress: show progress bars.
-        note: called with lines about the estimated time, a resumed run, and tokens that do not occur in the texts.
+        note: called with lines about a resumed run, and tokens that do not occur in the texts.
         options: SentenceTransformer's keyword arguments (device, revision …).
 
     Returns:
-        The encoder, whose `save` writes sentence-transformers' StaticEmbedding, and the effect of the reductions.
+        The encoder, whose `save` writes sentence-transformers' StaticEmbedding, and its agreement with the teacher.
 
     Raises:
         InputError, RecipeError, ModelError, DataError: unsuitable texts, layers, models or checkpoint files.

@@ -23,7 +23,7 @@ from scipy import sparse, stats
 from tqdm.auto import tqdm
 
 from essent._core.arguments import check_size
-from essent.encoder.stock_modules import STORED
+from essent.encoder.stock_modules import STORED, rounded
 from essent.errors import InputError, RecipeError
 from essent.recipe.contexts import Contexts
 from essent.recipe.layers import parse_mix, resolve
@@ -293,17 +293,21 @@ def fit_rows(
     return rows
 
 
-# -- smaller tables, and their agreement with the original ------------------------------------------------------------
+# -- smaller tables, and agreement ------------------------------------------------------------------------------------
 
 
-def reduce_table(
-    token_counts: sparse.csr_matrix, table: np.ndarray, dimensions: int
-) -> tuple[np.ndarray, float, float]:
-    """Project a table on the first principal components (without centring) of the corpus's unit vectors.
+def reduced_table(
+    material: Material, choice: Choice, dimensions: int | None, dtype: str, *, progress: bool = False
+) -> np.ndarray:
+    """Compute the table (V,K) of a choice with fewer dimensions and bits."""
+    table = material.table(choice, progress=progress)
+    if dimensions is not None:
+        table = reduce_table(material.token_counts, table, dimensions)
+    return rounded(table, dtype) if dtype != "float32" else table
 
-    Returns:
-        The table (V,K), the share of the squared length retained, and Spearman ×100 between the similarities before
-        and after.
+
+def reduce_table(token_counts: sparse.csr_matrix, table: np.ndarray, dimensions: int) -> np.ndarray:
+    """Project a table on the first principal components (without centring) of the corpus's unit vectors: (V,K).
 
     Raises:
         InputError: more dimensions than the table has, or fewer than one.
@@ -313,12 +317,9 @@ def reduce_table(
     for start in range(0, token_counts.shape[0], PORTION):
         vectors = unit_rows(token_counts[start : start + PORTION] @ table).astype(np.float64)
         products += vectors.T @ vectors
-    values, components = np.linalg.eigh(products)
-    axes = components[:, ::-1][:, :dimensions]  # (D,K)
+    axes = np.linalg.eigh(products)[1][:, ::-1][:, :dimensions]  # (D,K)
     largest = axes[np.abs(axes).argmax(axis=0), np.arange(dimensions)]  # signs are arbitrary: make them positive
-    smaller = (table @ (axes * np.where(largest < 0, -1.0, 1.0))).astype(np.float32)
-    share = float(values[::-1][:dimensions].sum() / max(values.sum(), 1e-30))
-    return smaller, share, agreement(token_counts, table, smaller)
+    return np.asarray(table @ (axes * np.where(largest < 0, -1.0, 1.0)), np.float32)
 
 
 def check_dimensions(dimensions: int, width: int, owner: str = "the model's") -> None:
@@ -330,16 +331,6 @@ def check_dimensions(dimensions: int, width: int, owner: str = "the model's") ->
     check_size(dimensions, "dimensions")
     if dimensions > width:
         raise InputError(f"dimensions={dimensions}: must be between 1 and {owner} {width}.")
-
-
-def agreement(token_counts: sparse.csr_matrix, first: np.ndarray, second: np.ndarray) -> float:
-    """Compute Spearman ×100 between the cosines of two tables, on random pairs of the corpus's texts."""
-    first_texts, second_texts = np.random.default_rng(0).integers(0, token_counts.shape[0], (2, PAIRS))
-    cosines = [
-        (unit_rows(token_counts[first_texts] @ table) * unit_rows(token_counts[second_texts] @ table)).sum(axis=1)
-        for table in (first, second)
-    ]
-    return rank_agreement(*cosines)
 
 
 def rank_agreement(first: np.ndarray, second: np.ndarray) -> float:

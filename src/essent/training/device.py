@@ -36,8 +36,7 @@ def find_device(requested: str | None) -> str:
     if requested in (None, best, "cpu"):
         return requested or best
     allowed = " or ".join(repr(kind) for kind in dict.fromkeys((best, "cpu")))
-    several = " To choose one of several GPUs, set the environment variable CUDA_VISIBLE_DEVICES." * (best == "cuda")
-    raise InputError(f"device={requested!r}: must be {allowed} on this machine.{several}")
+    raise InputError(f"device={requested!r}: must be {allowed} on this machine.")
 
 
 def on_device(device: str, precision: str) -> dict[str, Any]:
@@ -45,21 +44,18 @@ def on_device(device: str, precision: str) -> dict[str, Any]:
 
     Args:
         device: the type of device, from `find_device` or of the model that is trained.
-        precision: "bfloat16" or "float16" for mixed precision; any other name is float32.
+        precision: "bfloat16" for mixed precision; any other name is float32.
 
     Raises:
         InputError: the device does not support that precision.
     """
     from transformers.utils import is_torch_bf16_gpu_available
 
-    if precision == "float16" and device == "cpu":
-        raise InputError("precision='float16' needs a GPU. On a CPU, use 'float32', or 'bfloat16' if it supports it.")
     if precision == "bfloat16" and device != "cpu" and not is_torch_bf16_gpu_available():
         raise InputError(f"precision='bfloat16' is not supported on the device {device!r}. Use 'float32'.")
     return {
         "use_cpu": device == "cpu",
         "bf16": precision == "bfloat16",
-        "fp16": precision == "float16",
         "dataloader_pin_memory": device == "cuda",
     }
 

@@ -26,7 +26,7 @@ from torch.nn import functional
 from essent.encoder.encoder import Encoder
 from essent.encoder.module import RecipeModule
 from essent.encoder.plan import Plan
-from essent.errors import InputError, RecipeError
+from essent.errors import RecipeError
 from essent.model.backbone import Backbone
 from essent.model.capabilities import capabilities_of, check_recipe
 from essent.recipe.tokens import Frame, content_of, framed_ids, pad
@@ -48,9 +48,6 @@ def info_nce(
         negatives: (B,D) hard negatives, each a negative of every anchor.
         temperature: τ.
 
-    Raises:
-        InputError: other shapes.
-
     Example:
         >>> import torch
         >>> from essent.training import info_nce
@@ -58,13 +55,6 @@ def info_nce(
         >>> round(info_nce(anchors, anchors).item(), 2), round(info_nce(anchors, anchors.roll(1, dims=0)).item(), 2)
         (0.0, 20.0)
     """
-    for name, vectors in (("positives", positives), ("negatives", negatives)):
-        if vectors is not None and vectors.shape != anchors.shape:
-            raise InputError(
-                f"{name} has the shape {tuple(vectors.shape)}: must be that of the anchors, {tuple(anchors.shape)}."
-            )
-    if anchors.ndim != 2 or not len(anchors):
-        raise InputError(f"anchors has the shape {tuple(anchors.shape)}: must be (B,D) with at least one row.")
     candidates = positives if negatives is None else torch.cat([positives, negatives])  # (B,D) or (2B,D)
     with torch.autocast(anchors.device.type, enabled=False):  # 16-bit cosines have only three digits
         exact = torch.promote_types(anchors.dtype, torch.float32)

@@ -25,7 +25,6 @@ from essent.encoder.module import RecipeModule, digest_of_backbone
 from essent.errors import InputError
 from essent.tasks.base import LabeledTask
 from essent.tasks.locate import load_labelled
-from essent.tasks.pairs import PairTask
 from essent.tasks.result import library_versions
 from essent.training import checkpoints
 from essent.training.device import find_device, on_device
@@ -68,7 +67,7 @@ def train(
             more steps or epochs than before, it extends a run, finished or not.
         force: start over if `output` contains a run, and remove its checkpoints.
         device: "cpu", "cuda" or another accelerator of this machine; by default the best available one.
-        progress: show step, loss and time left: a bar on a terminal, a line every half minute elsewhere.
+        progress: show a bar with step, loss and time left on a terminal.
         options: keyword arguments for Encoder.
         note: called with a line about the step at which a run resumes; by default the line is logged.
         changes: fields of `Settings` that override the preset.
@@ -97,8 +96,6 @@ def train(
     find_device(device)
     examples = as_examples(data)
     task = None if validate is None else load_labelled(validate).for_choice()
-    if isinstance(task, PairTask) and len({pair.score for pair in task.pairs}) < 2:
-        raise InputError(f"All scores of the validation pairs {task.name!r} are equal: they cannot rank checkpoints.")
     encoder = open_encoder(model, device, options)
     settings = resolve_settings(preset, tokenizer_kind(encoder), changes)
     checkpoint = str(model) if isinstance(model, (str, Path)) else encoder.module.backbone.model.config._name_or_path
@@ -184,14 +181,9 @@ def _fit_head(encoder: Encoder, head: ProjectionHead, examples: Examples, seed: 
 
 
 def warn(encoder: Encoder, settings: Settings, examples: Examples) -> None:
-    """Warn about settings that work but are probably a mistake."""
+    """Warn if both views of a text are equal."""
     if examples.width == 1 and settings.row.templates < 2 and not (settings.lora or has_dropout(encoder)):
         logger.warning("The model has no dropout: both views of a text are equal under %r.", settings.objective)
-    if settings.predicts.weights == ("cls",) and encoder.module.backbone.tokenizer.cls_token is None:
-        logger.warning(
-            "The tokenizer has no CLS token: recipe='cls' uses the first word, which in a decoder does not depend on "
-            "the other words. Use recipe='last-token' instead."
-        )
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from essent.recipe.recipe import Recipe, read_field
 from essent.training.parameters import projection_heads
 
 Row = TypeVar("Row")
-PRECISIONS = ("float32", "bfloat16", "float16")
+PRECISIONS = ("float32", "bfloat16")
 CONTINUOUS = "optiprompt"  # the preset that trains the words of a template as free vectors, with the model frozen
 LORA_RATE = 5e-4  # learning rate with LoRA, PromptEOL's
 
@@ -80,7 +80,7 @@ class Settings:
         max_steps: length of the run in steps, instead of epochs.
         max_seq_length: maximum number of tokens per text, special tokens and template not counted.
         validate_every: steps between validations; each writes a checkpoint.
-        precision: arithmetic in float32, or bfloat16 or float16 for mixed precision.
+        precision: arithmetic in float32, or bfloat16 for mixed precision.
         seed: seed of the order of the data, dropout, the head and the adapters.
         lora: rank of the adapters that are trained instead of the weights; 0 trains the weights.
 
@@ -130,8 +130,6 @@ class Settings:
                 f"The objective {objective.name!r} needs {objective.templates} template(s), got {len(self.templates)}: "
                 f"{self.templates}."
             )
-        if len(set(self.templates)) < len(self.templates):
-            raise InputError(f"The templates are equal: {self.templates[0]!r}. Use objective='same-template'.")
         _check_recipe(self.predicts, objective, self.templates)
 
     @property
@@ -172,19 +170,9 @@ def _check_recipe(recipe: Recipe, objective: Objective, templates: tuple[str, ..
             f"recipe={str(recipe)!r}: the objective {objective.name!r} with the template {templates[0]!r} needs "
             f"recipe={allowed}."
         )
-    for template in templates:
-        if (MASK in template) != (MASK in templates[0]):
-            raise RecipeError(
-                f"Only one of the templates {templates[0]!r} and {template!r} has a {MASK}, whose vector is trained. "
-                "Use it in both, or in none (for decoders)."
-            )
     if recipe.shaping:
         raise RecipeError(
             f"Cannot train with shaping: the recipe is {str(recipe)!r}. Train without it and fit it afterwards."
-        )
-    if all(name == "static" or name.startswith("random") for name, _ in recipe.layers):
-        raise RecipeError(
-            f"The recipe {str(recipe)!r} reads no transformer layer: without dropout, both views of a text are equal."
         )
 
 

@@ -24,7 +24,6 @@ from essent.errors import InputError, NotFiniteError, TrainingError
 from essent.tasks.base import LabeledTask
 from essent.training.checkpoints import (
     LossBar,
-    StepLines,
     check_checkpoint,
     checkpoint_note,
     is_whole,
@@ -86,8 +85,8 @@ def make_trainer(
         data_collator=collator,
     )
     trainer.remove_callback(PrinterCallback)  # prints to standard output
-    if progress:
-        trainer.add_callback(LossBar() if can_show_bar() else StepLines(lambda: trainer.last_loss))
+    if progress and can_show_bar():
+        trainer.add_callback(LossBar())
     return trainer
 
 
