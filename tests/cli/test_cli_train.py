@@ -100,6 +100,7 @@ def test_a_static_encoder_and_its_averages(command: tuple, tiny: str, scored: Pa
     log = completed.stderr
     for phrase in (
         "9 distinct texts from",
+        "for 9 texts, at most ",
         "layers=L weights=uniform, ridge",
     ):
         assert phrase in log

@@ -13,6 +13,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from essent._core import machine
+from essent._core.display import duration
 from essent.encoder.encoder import Encoder
 from essent.encoder.plan import Plan
 from essent.errors import DataError, InputError, ModelError
@@ -206,7 +207,29 @@ def test_a_kill_loses_at_most_a_minute(backbone: Backbone, tmp_path: Path, monke
     assert set(np.diff([-7, *lost[:-1]])) == {57}  # two batches and the checkpoint before them
 
 
-# -- notes about tokens that do not occur ----------------------------------------------------------------------------
+# -- notes: the estimated time, tokens that do not occur --------------------------------------------------------------
+
+
+def test_the_time_is_estimated_before_the_pass(backbone: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine where each text takes a second in the first template, and two in the second."""
+    seconds, notes, add = [0.0], [], sums.Sums._add
+    monkeypatch.setattr(machine, "elapsed", lambda: seconds[0])
+
+    def added(self: sums.Sums, frame: Any, sequences: Any, rows: Any) -> None:
+        seconds[0] += len(sequences) * (1 if frame == self.frame else 2)
+        add(self, frame, sequences, rows)
+
+    monkeypatch.setattr(sums.Sums, "_add", added)
+    plan = Plan(Recipe.parse("t0-mean"), backbone)
+    gathered = average_contexts(backbone, CORPUS, plan, layers=[3], note=notes.append)
+    timed = 3 * (1 + len(CORPUS))  # one text, then all of these few
+    assert seconds[0] == 3 * len(CORPUS) + timed
+    expected = duration(3 * len(CORPUS))
+    assert notes[0].startswith(f"Estimated time: {expected} for {2 * len(CORPUS)} texts in 2 passes, at most ")
+    quiet = average_contexts(backbone, CORPUS, plan, layers=[3])
+    assert seconds[0] == 6 * len(CORPUS) + timed  # without a note, nothing is timed
+    np.testing.assert_array_equal(gathered.contexts.table(3), quiet.contexts.table(3))
+    np.testing.assert_array_equal(gathered.vectors, quiet.vectors)
 
 
 @pytest.mark.parametrize(("family", "rule"), [("bert", "static"), ("electra", "mean")])
@@ -224,6 +247,7 @@ def test_a_large_vocabulary_is_not_run(
     assert notes[-1].startswith(f"{missing} tokens do not occur in the texts. To run the model on each takes ")
     assert f"more than the {contexts.count.sum()} of the texts" in notes[-1]
     assert "unseen=alone runs them" in notes[-1]
+    assert "that are in none" not in notes[0]
     whole = average_contexts(backbone, few, layers=[3], unseen="alone", note=notes.append).contexts
     assert whole.about["unseen"] == "alone"
     assert notes[-1] == f"Running the model on {missing} single tokens that do not occur in the texts."

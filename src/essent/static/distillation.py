@@ -319,7 +319,7 @@ def distill(
         state: a checkpoint file from which a killed run resumes; at most one minute of the passes is lost.
         batch_size: size of a batch: 32 holds as many tokens as 32 texts of 64 tokens.
         progress: show progress bars.
-        note: called with lines about a resumed run, and tokens that do not occur in the texts.
+        note: called with lines about the estimated time, a resumed run, and tokens that do not occur in the texts.
         options: SentenceTransformer's keyword arguments (device, revision …).
 
     Returns:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from essent._core.display import text_progress
+from essent._core import machine
+from essent._core.display import duration, text_progress
 from essent._core.texts import check_texts
 from essent.encoder.module import digest_of_backbone
 from essent.encoder.plan import Plan
@@ -25,6 +27,9 @@ from essent.static.sums import PORTION, Checkpoint, HeldOut, Sums
 
 AUTO, ALONE, STATIC, ZERO, MEAN = UNSEEN
 FREE_TOKENS = 160_000  # always run: a vocabulary of 50,000 tokens (GPT-2, RoBERTa), each between two special tokens
+SAMPLE_CHARACTERS = 4_000  # of the timed texts: about half a batch, as small ones take longer per token
+SAMPLE_SECONDS = 0.5  # no larger sample is timed after one that takes so long
+CHARACTERS = 4  # per token: texts are truncated, so that longer ones take no longer
 
 
 class Gathered(NamedTuple):
@@ -47,7 +52,7 @@ def average_contexts(
     every: float = 60.0,
     batch_size: int = 32,
     progress: bool = False,
-    note: Callable[[str], object] = lambda line: None,
+    note: Callable[[str], object] | None = None,
 ) -> Gathered:
     """Average the states of every token, special tokens included, over its occurrences in texts without a template.
 
@@ -66,7 +71,8 @@ def average_contexts(
         every: seconds of work that a kill may lose.
         batch_size: size of a batch: 32 holds as many tokens as 32 texts of 64 tokens.
         progress: show a bar, or lines if standard error is a file or pipe.
-        note: called with a line about the text at which a run resumes, and about tokens that do not occur.
+        note: called with a line about the estimated time (some texts are timed for it), the text at which a run
+            resumes, and tokens that do not occur; None times no texts.
 
     Raises:
         InputError: no texts, a layer that the model lacks, or an unknown value of `unseen`.
@@ -75,6 +81,7 @@ def average_contexts(
     """
     corpus = check_texts(texts)
     layers = _check_layers(backbone, corpus, layers, unseen)
+    notify = note or (lambda message: None)
     held_out = np.zeros(len(corpus), dtype=bool) if is_held_out is None else is_held_out
     sums = Sums(backbone, plan, layers, corpus, held_out, batch_size)
     identity = {  # a checkpoint is resumed only by a run with the same values
@@ -89,13 +96,15 @@ def average_contexts(
     backbone.eval()
     with torch.inference_mode():
         if sums.done:
-            note(f"Resuming after {sums.done:,} of {sums.total:,} texts.")
+            notify(f"Resuming after {sums.done:,} of {sums.total:,} texts.")
+        if note is not None and sums.done < sums.total:
+            note(_estimate(sums, unseen))
         with text_progress(sums.total, progress, sums.done, "Contexts") as advance:
             for count in sums.read_texts():
                 checkpoint.after_batch(sums)
                 advance(count)
         tokens = tokens_to_run(sums)
-        rule = choose_rule(unseen, tokens, sums, note)
+        rule = choose_rule(unseen, tokens, sums, notify)
         if rule == ALONE:
             with text_progress(len(tokens), progress, sums.tokens_alone, "Tokens", "token") as advance:
                 for count in sums.read_alone(tokens):
@@ -135,6 +144,32 @@ def _check_layers(backbone: Backbone, texts: list[str], layers: Sequence[int] | 
     return chosen
 
 
+def _estimate(sums: Sums, unseen: str) -> str:
+    """Return a line with the estimated time, from timing texts whose length is close to the mean.
+
+    Their sums are discarded, so that the result does not depend on the sample.
+    """
+    limit = np.inf if sums.backbone.max_seq_length is None else CHARACTERS * sums.backbone.max_seq_length
+    lengths = np.minimum([len(text) for text in sums.texts], limit)  # (N,)
+    by_distance = np.argsort(np.abs(lengths - lengths.mean()), kind="stable")
+    size = math.ceil(SAMPLE_CHARACTERS / max(lengths.mean(), 1))
+    for number, sample_size in enumerate((1, size, 4 * size, 16 * size)):  # the first time includes one-time setup
+        texts, layers = [sums.texts[index] for index in by_distance[:sample_size]], list(sums.tables)[-1:]
+        sample = Sums(sums.backbone, sums.plan, layers, texts, np.zeros(len(texts), dtype=bool), sums.batch_size)
+        began, seconds, plain = machine.elapsed(), 0.0, 0.0  # of all passes, of the one without a template
+        for _ in sample.read_texts():
+            seconds = machine.elapsed() - began
+            plain = seconds if sample.done <= len(texts) else plain
+        if number and (seconds >= SAMPLE_SECONDS or sample_size >= len(sums.texts)):
+            break
+    remaining, passes = sums.total - sums.done, f" in {len(sums.frames)} passes" if len(sums.frames) > 1 else ""
+    line = f"Estimated time: {duration(seconds / sample.total * remaining)} for {remaining:,} texts{passes}"
+    tokens, sample_tokens = len(sums.count) * (len(sums.frame) + 1), int(sample.count.sum())  # of all rows: at most
+    if runs_alone(unseen, tokens, sample_tokens / len(texts) * len(sums.texts)):
+        line += f", at most {duration(plain * tokens / max(sample_tokens, 1))} for tokens that are in none"
+    return f"{line}, then the fit."
+
+
 # -- tokens that the corpus lacks -------------------------------------------------------------------------------------
 
 
@@ -145,12 +180,19 @@ def tokens_to_run(sums: Sums) -> np.ndarray:
     return np.concatenate([np.flatnonzero((sums.count == 0) & has_name), np.flatnonzero(held_out_only)])
 
 
+def runs_alone(unseen: str, tokens: float, text_tokens: float) -> bool:
+    """Return whether the missing tokens run: `auto` allows as many tokens as those of the texts, or FREE_TOKENS.
+
+    The choice depends on numbers of tokens only, so that the table is the same on every machine.
+    """
+    return unseen == ALONE or (unseen == AUTO and tokens <= max(text_tokens, FREE_TOKENS))
+
+
 def choose_rule(unseen: str, tokens: np.ndarray, sums: Sums, note: Callable[[str], object]) -> str:
     """Return the rule for the rows of tokens (n,), with a note; instead of `auto`, the rule that it stands for."""
     missing = int((sums.count[tokens] == 0).sum())
     cost, text_tokens = len(tokens) * (len(sums.frame) + 1), int(sums.count.sum())
-    # the choice depends on numbers of tokens only, so that the table is the same on every machine
-    if unseen == ALONE or (unseen == AUTO and cost <= max(text_tokens, FREE_TOKENS)):
+    if runs_alone(unseen, cost, text_tokens):
         if missing:
             note(f"Running the model on {missing:,} single tokens that do not occur in the texts.")
         return ALONE
