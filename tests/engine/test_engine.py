@@ -101,6 +101,7 @@ def test_the_arguments_of_encode(encoder: Encoder, compiled: CompiledEncoder, tm
     for arguments in (
         {"normalize_embeddings": True, "truncate_dim": 7},
         {"prompt": "query: ", "batch_size": 2, "show_progress_bar": True},
+        {"precision": "binary"},
     ):
         actual, expected = (model.encode(texts, **arguments) for model in (compiled, encoder))
         assert actual.dtype == expected.dtype
@@ -109,8 +110,13 @@ def test_the_arguments_of_encode(encoder: Encoder, compiled: CompiledEncoder, tm
     assert compiled.similarity(tensor, tensor).shape == (5, 5)
     assert compiled.encode("one").shape == (compiled.get_embedding_dimension(),) == (32,)
     for call, error, message in (
+        (lambda: compiled.encode(["a"], output_value="token_embeddings"), InputError, "only sentence vectors"),
         (lambda: compiled.encode(["a", 3]), InputError, "every text must be a str"),
-        (lambda: compiled.as_sentence_transformer().save(tmp_path), EngineError, "cannot be saved: call Compiled"),
+        (
+            lambda: compiled.as_sentence_transformer().save(tmp_path / "x"),
+            EngineError,
+            "cannot be saved: call Compiled",
+        ),
         (lambda: compiled.encode(["a"], device="cuda"), InputError, "device='cuda': a CompiledEncoder runs on the CPU"),
     ):
         with pytest.raises(error, match=message):

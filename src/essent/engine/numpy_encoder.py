@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -82,17 +82,18 @@ class NumpyEncoder(ABC, metaclass=NamesItsModel):
         prompt: str | None = None,
         batch_size: int = 32,
         show_progress_bar: bool | None = None,
-        *,
+        output_value: str = "sentence_embedding",
+        precision: str | None = "float32",
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
         device: str | None = None,
         normalize_embeddings: bool = False,
+        *,
         truncate_dim: int | None = None,
     ) -> Any:
         """Return the vectors of texts, in their order: (N,D) float32, (D,) for one str, (0,) for an empty list.
 
-        Each distinct text is computed once. The arguments are SentenceTransformer's. To quantize the vectors, use
-        `quantize_embeddings` of sentence-transformers.
+        Each distinct text is computed once. The arguments are SentenceTransformer's.
 
         Args:
             inputs: a text, or a list or column of texts.
@@ -100,6 +101,8 @@ class NumpyEncoder(ABC, metaclass=NamesItsModel):
                 folder's default prompt, as in SentenceTransformer.
             batch_size: number of texts of about 64 tokens per batch; no effect on a static encoder.
             show_progress_bar: show a progress bar.
+            output_value: must be "sentence_embedding".
+            precision: number format of the result; int8, uint8, binary and ubinary need sentence-transformers.
             convert_to_numpy, convert_to_tensor: return an array, a tensor, or a list of tensors if both are false;
                 tensors need torch.
             device: None or "cpu".
@@ -113,7 +116,12 @@ class NumpyEncoder(ABC, metaclass=NamesItsModel):
         limit = self.truncate_dim if truncate_dim is None else truncate_dim
         if device not in (None, "cpu"):
             raise InputError(f"device={device!r}: a {type(self).__name__} runs on the CPU. Omit device=.")
-        check_encode(self.prompts, {"batch_size": batch_size, "truncate_dim": limit})
+        if output_value != "sentence_embedding":
+            raise InputError(
+                f"output_value={output_value!r:.60}: a {type(self).__name__} computes only sentence vectors. Use an "
+                "Encoder for token vectors."
+            )
+        check_encode(self.prompts, {"batch_size": batch_size, "precision": precision, "truncate_dim": limit})
         before = self.prompt_text(prompt, prompt_name)
         texts = [inputs] if isinstance(inputs, str) else check_texts(inputs)
         prompted = [before + text for text in texts] if before else texts
@@ -130,6 +138,11 @@ class NumpyEncoder(ABC, metaclass=NamesItsModel):
             repeat_in_place(vectors, inverse)
         require_finite(vectors, prompted)
         result: Any = vectors if len(vectors) else np.empty(0, np.float32)
+        if precision not in ("float32", None) and len(vectors):
+            with needs_torch(f"precision={precision!r}"):
+                from sentence_transformers.util.quantization import quantize_embeddings
+
+            result = quantize_embeddings(vectors, precision=cast("Any", precision))
         if convert_to_tensor or not convert_to_numpy:
             with needs_torch("A tensor"):
                 import torch
