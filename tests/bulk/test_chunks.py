@@ -92,7 +92,11 @@ def test_late_chunks_need_states(bert: Path, bulk: Bulk) -> None:
     """A recipe with a template is refused before the model is read, a static encoder after."""
     rows = bulk.parquet(3)
     bulk.refuse(
-        r"weights=last: late chunking needs .* Allowed: ", rows, "no model", chunk="late:sentences", recipe="last-token"
+        r"weights=last: late chunking needs weights of a chunk's own tokens",
+        rows,
+        "no model",
+        chunk="late:sentences",
+        recipe="last-token",
     )
     bulk.refuse(r"needs an Encoder in torch.*not a StaticEncoder. .* or chunk='tokens:9'", rows, chunk="late:tokens:9")
     bulk.refuse(r"weights=cls: late chunking needs", rows, Encoder(str(bert), "cls"), chunk="late:sentences")

@@ -58,9 +58,10 @@ def write(path: Path) -> list[str]:
         with pa.OSFile(str(path), "wb") as sink, open_writer(sink, TABLE.schema) as writer:
             writer.write_table(TABLE, max_chunksize=60)
     elif path.suffix == ".zst":
-        write(plain := path.with_suffix(""))
+        texts = write(plain := path.with_suffix(""))
         with pa.output_stream(str(path), compression="zstd") as sink:
             sink.write(plain.read_bytes())
+        return texts
     else:
         return write_lines(path, kind)
     return TEXTS

@@ -126,7 +126,7 @@ def test_a_report_of_files(tiny: str, pairs: Path, few: Path, tmp_path: Path) ->
             assert [text for text in expected if text not in output.read_text("utf-8")] == []
     run("evaluate", files[0], files[0], "-m", tiny, "-r", "cls", "-d", pairs, "--report", tmp_path / "now.md")
     report = (tmp_path / "now.md").read_text("utf-8")
-    assert report.count("| mean |") == 2  # a file named twice is read once: a score, and the row's model
+    assert report.count("| mean |") == 4  # a file named twice is read once: scores, other scores, name and recipe
     assert all(f"| {recipe} |" in report for recipe in ("mean", "first-last \\| zscore", "cls")), report
 
 

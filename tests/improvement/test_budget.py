@@ -141,7 +141,7 @@ def test_training_steps_fit_their_time(run_at: Any, with_share: Any) -> None:
 def test_a_search_is_repeated_if_it_can_be_larger(
     run_at: Any, with_share: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It took a fifth of the expected time: the rest of its share is enough for more texts."""
+    """It took a fifth of the expected time: the rest of its share is enough for a larger space."""
     searched: list[dict[str, Any]] = []
 
     def step(run: Run, name: str, compute: object, planned: dict[str, Any]) -> dict[str, Any]:
@@ -152,13 +152,13 @@ def test_a_search_is_repeated_if_it_can_be_larger(
     monkeypatch.setattr(Run, "gained", lambda *unused, **fields: None)
     monkeypatch.setattr(Metric, "difference", lambda *unused: (0.0, 0.0, 0.0))
     run, pace = run_at(0.0), 1.0
-    with_share(60.0)
+    with_share(59.0)
     choose_recipe(run)  # no time for a larger one
-    assert [(planned["space"], planned["texts"]) for planned in searched] == [("small", 468)]
+    assert [(planned["space"], planned["texts"]) for planned in searched] == [("small", 460)]
     assert run.missing["search"] == "a search of 'auto' on 4000 texts"
     run.speed["pace"] = pace = 0.2
     choose_recipe(run)
-    assert (searched[1]["space"], searched[1]["texts"]) == ("small", 2343)
+    assert (searched[1]["space"], searched[1]["texts"]) == ("auto", 1145)
     with_share(4800.0)
     choose_recipe(run)
     assert searched[2]["texts"] == 4000

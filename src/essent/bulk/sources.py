@@ -90,7 +90,7 @@ class Source:
                 if self.compression is None:
                     yield raw
                 else:
-                    yield io.BufferedReader(pa.CompressedInputStream(raw, self.compression), BLOCK)
+                    yield io.BufferedReader(pa.CompressedInputStream(raw, self.compression), SAMPLE)
         except OSError as error:
             raise DataError(
                 f"{self.address}: cannot be read to its end ({error!r}): it is damaged or incomplete."

@@ -152,7 +152,9 @@ def write_folder(self: Encoder, path: Path, layout: str, finish: Callable[[Path,
     # plain sentence-transformers cannot pool an empty text of a tokenizer without special tokens
     texts = [text for text, ids in zip(GOLDEN_TEXTS, module.ids(GOLDEN_TEXTS), strict=False) if ids]  # of one frame
     golden = self.encode(texts, show_progress_bar=False)
-    with replacing_folder(path, names_to_keep(path, ENCODER)) as folder:
+    # essent 0.1 listed no digests; libraries do not read these of its files
+    older = {"code", "essent_module.py", *(entry.name for entry in path.glob("[0-9]_*"))}
+    with replacing_folder(path, names_to_keep(path, ENCODER, older)) as folder:
         if reason:
             write_own(module, folder)
         else:

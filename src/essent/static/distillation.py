@@ -9,7 +9,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -149,12 +149,8 @@ class TeacherScore(NamedTuple):
     def __str__(self) -> str:
         if math.isnan(self.spearman):
             return "Agreement with the teacher: not measured, all similarities are equal"
-        texts = (
-            f"{self.texts:,} held-out texts"
-            if self.held_out
-            else f"{self.texts:,} texts of the table, so it is too high"
-        )
-        return f"Agreement with the teacher: {self.spearman:.1f} (Spearman ×100 of the similarities of {texts})"
+        extent = "held-out texts" if self.held_out else "texts of the table, so it is too high"
+        return f"Agreement with the teacher: {self.spearman:.1f} (Spearman ×100 of the similarities of {self.texts:,} {extent})"
 
 
 @dataclass(frozen=True)
@@ -396,12 +392,8 @@ def find_choice(
         report(main_score, choice)
         return main_score, choice
 
-    trials = [
-        score(Choice(mix, weights, None, shaping))
-        for mix in [*map(str, layers), *pairs]
-        for weights in WEIGHTS
-        for shaping in SHAPINGS
-    ]
+    combinations = product([*map(str, layers), *pairs], WEIGHTS, SHAPINGS)
+    trials = [score(Choice(mix, weights, None, shaping)) for mix, weights, shaping in combinations]
     best = max(trials, key=lambda trial: trial[0])[1]
     trials += [score(replace(best, ridge=ridge, shaping=shaping)) for ridge in FITS for shaping in SHAPINGS]
     return sorted(trials, key=lambda trial: -trial[0])

@@ -14,6 +14,7 @@ PART_NAMES = {"train": "train", "dev": "dev", "validation": "dev", "test": "test
 TRUE, FALSE = ("1", "1.0", "true"), ("0", "0.0", "false")
 SIDES = ("sentence1", "sentence2")
 QUERY, DOCUMENT = ("query", "anchor"), ("document", "positive")
+SCORE = ("score", "label")
 TRIPLET = {"anchor": QUERY, "positive": DOCUMENT, "negative": ("negative",)}
 LABELS = ("label", "score", "cluster", "relevance")
 ROLES = ("text", *SIDES, *QUERY, *DOCUMENT, "negative", *LABELS, "split", "subset")
@@ -91,7 +92,12 @@ def renamed(rows: Sequence[Row], columns: Mapping[str, str] | None) -> list[Row]
     check_roles(columns)
     table = []
     for row in rows:
-        own = {role: row.required(role, [name.lower()]) for role, name in columns.items()}
+        own = {role: row.column(role, [name.lower()]) for role, name in columns.items()}
+        if missing := [role for role, column in own.items() if column is None]:
+            raise DataError(
+                f"{row.where}: no column {columns[missing[0]]!r} for {missing[0]!r}. Columns: "
+                f"{', '.join(map(repr, row.values)) or 'none'}."
+            )
         unread = {*own.values(), *(LABELS if set(LABELS) & set(columns) else ())}
         retained = {name: value for name, value in row.values.items() if name not in unread}
         table.append(row._replace(values=retained | {role: row.values[name] for role, name in own.items()}))
@@ -122,8 +128,11 @@ def kind_of(rows: Sequence[Row]) -> str:
     is_pair, label = all(map(has, SIDES)), has("label")
     if is_pair and has("score"):
         return "pairs"
-    if is_pair and label and {_plain(row.values.get(label)) for row in rows} <= {*TRUE, *FALSE}:
-        return "duplicates"
+    if is_pair and label:
+        labels = {_plain(row.values.get(label)) for row in rows}
+        if labels <= {*TRUE, *FALSE}:
+            return "duplicates"
+        return "classification" if any(math.isnan(_number(cell)) for cell in labels) else "pairs"
     if has("text") and has("cluster"):
         return "clustering"
     if (is_pair or has("text")) and label:
@@ -257,7 +266,7 @@ def _sentences(row: Row) -> tuple[str, str]:
 
 
 def _score(row: Row) -> float:
-    score = row.values[row.required("score")]
+    score = row.values[row.required("score", SCORE)]
     number = math.nan if isinstance(score, bool) else _number(score)
     if not math.isfinite(number):
         raise DataError(f"{row.where}: 'score' must be a finite number, not {score!r}.")
@@ -303,10 +312,7 @@ def _label(row: Row) -> str:
     if isinstance(label, float) and label.is_integer():
         label = int(label)  # pandas reads a column of whole numbers with a missing value as floats
     if not isinstance(label, (str, int)) or not str(label).strip():
-        raise DataError(
-            f"{row.where}: {column!r} must be a text, a whole number, true or false, not {label!r}. The column of "
-            "scored pairs is score."
-        )
+        raise DataError(f"{row.where}: {column!r} must be a text, a whole number, true or false, not {label!r}.")
     return str(label).lower() if isinstance(label, bool) else str(label)
 
 

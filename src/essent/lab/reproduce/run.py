@@ -85,7 +85,7 @@ def run_table(
         role: (names,) if isinstance(names, str) else tuple(names)
         for role, names in (table.models if models is None else models).items()
     }
-    passes = {"progress": progress, "options": options}
+    passes = {"batch_size": 32, "progress": progress, "options": options}
     with tempfile.TemporaryDirectory(prefix="essent-reproduce-") as folder:
         run = _Run(data, list(corpus or []), most_seeds, passes, report, Path(folder))
         jobs = [run.plan(cell, by_role) for cell in table.cells() if rows(cell.row) and columns(cell.column)]
