@@ -73,7 +73,7 @@ pairs ~ {"sentence1": "\ud800", "sentence2": "b", "score": 1} ~ 'sentence1' cont
 pairs ~ {"sentence1": "a", "sentence2": "b", "score": 1, "subset": "x"} ~ 'subset' must be given in every
 pairs ~ {"sentence1": "a", "sentence2": "b", "score": 1, "subset": ""} ~ 'subset' must be a text or
 classification ~ {"label": 1} ~ no column 'text'
-classification ~ {"text": "a", "label": 0.5} ~ 'label' must be a text, .* or false, not 0.5.*pairs is score
+classification ~ {"text": "a", "label": 0.5} ~ 'label' must be a text, .* or false, not 0.5
 classification ~ {"text": "a", "label": 1, "split": "all"} ~ 'split' must be one of train
 classification ~ {"text": "a", "label": 1, "split": "test"} ~ .* in every example, or None in all
 classification ~ {"sentence1": "a", "sentence2": "b", "label": 1} ~ expected 1 texts as in the first example, not 2

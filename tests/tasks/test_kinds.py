@@ -30,6 +30,7 @@ def pair(**columns: Any) -> dict[str, Any]:
     ("rows", "kind"),
     [
         ([pair(score=3.5, label=1), pair(score=0, label=0)], PairTask),
+        ([pair(label=3), pair(label=0)], PairTask),
         ([pair(label=True), pair(label=False)], DuplicateTask),
         ([pair(label="1"), pair(label="0")], DuplicateTask),
         ([pair(label=name) for name in ("entailment", "neutral") * 10], LabelTask),
@@ -243,7 +244,7 @@ def test_unknown_columns_are_refused(tmp_path: Path) -> None:
         (
             {"text": "bodi"},
             DataError,
-            r"own.jsonl, line 1: no column 'text' \(accepted: bodi\)\. Columns: 'body', 'topic'\.",
+            r"own.jsonl, line 1: no column 'bodi' for 'text'\. Columns: 'body', 'topic'\.",
         ),
         ({"label": "kind"}, DataError, r"no column 'label' \(accepted: kind\)\. Columns: 'body', 'topic'\."),
         (

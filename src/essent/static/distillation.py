@@ -149,8 +149,8 @@ class TeacherScore(NamedTuple):
     def __str__(self) -> str:
         if math.isnan(self.spearman):
             return "Agreement with the teacher: not measured, all similarities are equal"
-        extent = "held-out texts" if self.held_out else "texts of the table, so it is too high"
-        return f"Agreement with the teacher: {self.spearman:.1f} (Spearman ×100 of the similarities of {self.texts:,} {extent})"
+        texts = f"{self.texts:,} " + ("held-out texts" if self.held_out else "texts of the table, so it is too high")
+        return f"Agreement with the teacher: {self.spearman:.1f} (Spearman ×100 of the similarities of {texts})"
 
 
 @dataclass(frozen=True)
