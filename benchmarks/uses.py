@@ -6,7 +6,7 @@
 `measure` draws texts of each file (columns text and label) and writes a case: of one model and data set, the scores by
 labels of every recipe, the measures without labels, and the cosines of pairs that a user could judge. The recipes are
 the reference of `teacher`, FIXED, and some of the space `auto`, drawn at random; with `--space full auto`, all of these
-spaces, and only the measures of `topics` and `teacher`. Existing cases are not measured again.
+spaces, only scores of clusters, and only the measures of `topics` and `teacher`. Existing cases are not measured again.
 
 `table` prints Markdown: the points that each choice gains over `mean` and loses against the best recipe by labels, and
 the rank correlation of its criterion with the score. Clusters are shown for the data sets of `--topics`, whose classes
@@ -48,11 +48,12 @@ from essent.tasks.labels import LabelTask
 from vector_measures import CANDIDATES, Vectors, retrieved
 
 SCORES = ("Clusters: accuracy of k-means", "Clusters: V-measure of k-means", "Classes: accuracy of a probe")
-OF_TOPICS = SCORES[:2]  # shown for classes that are topics
+OF_TOPICS, CLASSES = SCORES[:2], 2  # shown for classes that are topics; the column that whole spaces lack
 LEADS = (0.0, 0.05, 0.1, 0.15)
 MOST_COMBINED = 5  # measures of a combination
 JUDGED, SELECTED, REPEATS = (30, 60), ("random", "strata"), 20  # pairs, how they are selected, and draws
 WEIGHTS = (0, PRIOR, 2 * PRIOR, 4 * PRIOR)  # judged pairs that `topics` counts as
+DRAWS = 10_000  # of an interval
 MIN_WORDS, MIN_PER_CLASS = 3, 5
 DIMENSIONS = 50  # of latent semantic analysis
 LAST, CENTRED = "template=about+one-word+prompteol-example weights=last", " | centre | normalize"
@@ -115,10 +116,11 @@ class LabelledTexts(SearchData):
         if not np.ptp(texts, axis=0).any():
             yield self.measures, np.nan
             return
-        runs, predicted = (task.evidence(texts, range(len(texts)))[None] for task in (self.clusters, self.probe))
+        rows = range(len(texts))
+        runs = self.clusters.evidence(texts, rows)[None]
         values = [
             *(self.clusters.scores(runs, name)[0] for name in self.clusters.score_names),
-            self.probe.scores(predicted, "accuracy")[0],
+            self.probe.scores(self.probe.evidence(texts, rows)[None], "accuracy")[0] if self.candidates else np.nan,
             *self.topics.measure(texts, first, second),
         ]
         if self.candidates:
@@ -192,7 +194,7 @@ class Case:
         stored = np.load(path)
         self.model, self.data, self.size = (str(stored[name]) for name in ("model", "data", "size"))
         self.family = self.model.partition("-")[0]
-        defined = np.isfinite(stored["values"]).all(axis=1)
+        defined = np.isfinite(np.delete(stored["values"], CLASSES, axis=1)).all(axis=1)
         self.scores, measures = np.split(stored["values"][defined], [len(SCORES)], axis=1)  # (R,S), (R,M)
         self.numbers = {str(recipe): number for number, recipe in enumerate(stored["recipes"][defined])}
         self.mean = self.numbers["mean"]
@@ -263,7 +265,7 @@ class Use:
 
     def print_choices(self) -> None:
         """Print `topics`, the combinations chosen on other cases, each measure alone, and each fixed recipe."""
-        print_head("choice | cases | mean gain | worst gain | mean points lost | rank correlation")
+        print_head("choice | cases | mean gain | low | high | worst gain | mean points lost | rank correlation")
         criteria = [case.topics for case in self.cases]
         for lead in LEADS:
             chosen = [case.choose(case.topics, lead) for case in self.cases]
@@ -279,12 +281,24 @@ class Use:
 
     def print_choice(self, name: str, chosen: Sequence[Any], criteria: Sequence[np.ndarray] = ()) -> None:
         """Print the row of a choice: a recipe of each case (None: no choice), by criteria (R,)."""
-        defined = [(gains, number) for gains, number in zip(self.gains, chosen, strict=True) if number is not None]
+        defined = [row for row, number in enumerate(chosen) if number is not None]
         if defined:
-            gained = [gains[number] for gains, number in defined]
-            lost = [gains.max() - gains[number] for gains, number in defined]
+            gained = np.array([self.gains[row][chosen[row]] for row in defined])
+            lost = np.mean([self.gains[row].max() for row in defined] - gained)
             correlations = [spearmanr(*both).statistic for both in zip(self.gains, criteria, strict=False)] or [np.nan]
-            print_row(f"{name} | {len(defined)}", np.mean(gained), min(gained), np.mean(lost), np.mean(correlations))
+            interval = self.interval(gained, [self.cases[row] for row in defined])
+            row = np.mean(gained), *interval, min(gained), lost, np.mean(correlations)
+            print_row(f"{name} | {len(defined)}", *row)
+
+    @staticmethod
+    def interval(gained: np.ndarray, cases: Sequence[Case]) -> np.ndarray:
+        """Return the 95 % interval of the mean gain: models and data sets are drawn again, with replacement."""
+        rng, weights = np.random.default_rng(0), np.ones((DRAWS, len(cases)))
+        for names in ([case.family for case in cases], [case.data for case in cases]):
+            distinct, numbers = np.unique(names, return_inverse=True)
+            weights *= rng.multinomial(len(distinct), np.full(len(distinct), 1 / len(distinct)), DRAWS)[:, numbers]
+        weights = weights[weights.any(axis=1)]
+        return np.quantile(weights @ gained / weights.sum(axis=1), (0.025, 0.975))
 
     def print_judged(self) -> None:
         """Print what choices by a few judged pairs, alone and with `topics`, gain over draws of the pairs."""
@@ -311,7 +325,8 @@ def table(options: argparse.Namespace) -> None:
     """Print the tables of every score."""
     cases = [Case(path) for path in sorted(options.folder.glob("*.npz"))]
     for score, title in enumerate(SCORES):
-        if shown := [case for case in cases if title not in OF_TOPICS or case.data in options.topics]:
+        measured = [case for case in cases if np.isfinite(case.scores[:, score]).all()]
+        if shown := [case for case in measured if title not in OF_TOPICS or case.data in options.topics]:
             print(f"\n## {title}")
             use = Use(shown, score)
             use.print_cases()
