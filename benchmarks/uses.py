@@ -257,6 +257,17 @@ class Use:
             learned.append((numbers[lead, best], f"{names}; lead {LEADS[lead]:g}"))
         return learned
 
+    def with_learned_lead(self) -> list[Any]:
+        """Return for each case the recipe by `topics` with the lead that is best on other cases; None without any."""
+        chosen = np.array([[case.choose(case.topics, lead) for lead in LEADS] for case in self.cases])  # (C,L)
+        gained = np.array([gains[numbers] for gains, numbers in zip(self.gains, chosen, strict=True)])
+        learned: list[Any] = []
+        for case, numbers in zip(self.cases, chosen, strict=True):
+            others = gained[[case.is_other(other) for other in self.cases]]
+            values = others.mean(axis=0) + np.minimum(others.min(axis=0), 0) / 2 if len(others) else None
+            learned.append(None if values is None else numbers[values.argmax()])
+        return learned
+
     def print_cases(self) -> None:
         print_head("model | data | combination chosen on other cases | its gain | score of `mean` | best score")
         for case, scores, gains, (recipe, names) in zip(self.cases, self.scores, self.gains, self.learned, strict=True):
@@ -270,6 +281,7 @@ class Use:
         for lead in LEADS:
             chosen = [case.choose(case.topics, lead) for case in self.cases]
             self.print_choice(f"`{TOPICS}`, lead {lead:g}", chosen, criteria)
+        self.print_choice(f"`{TOPICS}`, lead chosen on other cases", self.with_learned_lead(), criteria)
         self.print_choice("combinations chosen on other cases", [recipe for recipe, _ in self.learned])
         for column, name in enumerate(self.cases[0].measures):
             criteria = [case.ranks[:, column] for case in self.cases]
