@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from essent.improvement import plan
-from essent.selection.space import Grid, Space
+from essent.selection.space import Space
 from essent.tasks.pairs import DuplicateTask
 
 WORDS = (
     "a man is playing large flute two dogs run through the green field chasing red ball stock market fell sharply on "
     "monday after announcement she drinks cold coffee every morning kitten climbed old oak tree and stayed there"
 ).split()
-SMALL = {"MIN_STEPS": 8, "EPOCHS": 1, "BATCH": 16, "ENGINES": {}, "LONGEST": 1, "TIMED_STEPS": 2}
-GRID = Grid(layers=("L", "0+L"), shaping=("", "centre | normalize", "whiten | normalize"))
-SPACES = {"auto": Space((GRID,), ("static | normalize",), "auto")}
+SMALL = {"RUNGS": (4, 8, 12), "MIN_STEPS": 8, "EPOCHS": 1, "BATCH": 16, "ENGINES": {}, "LONGEST": 1, "TIMED_STEPS": 2}
+SPACES = {"auto": Space(plan.SPACES["tiny"].grids, ("static | normalize",), "auto")}
 
 
 def make_texts(count: int, seed: int = 0) -> list[str]:
@@ -44,12 +43,12 @@ def duplicates(count: int, seed: int = 1) -> DuplicateTask:
     return DuplicateTask("alike", tuple(pairs))
 
 
-def make_small(patch: Any = setattr) -> None:
-    """Few steps, and a small space: the maximum of a plan."""
-    from essent.improvement import steps  # it imports these under their own names
+def make_small(patch: Any = setattr, trials: int = 2) -> None:
+    """Few trials of few steps, and a small space: the maximum of a plan."""
+    from essent.improvement import budget, steps  # they import these under their own names
 
-    original, modules = plan.space_of, (plan, steps)
-    values = {**SMALL, "space_of": lambda name: SPACES.get(name) or original(name)}
+    original, modules = plan.space_of, (plan, budget, steps)
+    values = {**SMALL, "TRIALS": (trials,), "space_of": lambda name: SPACES.get(name) or original(name)}
     for module, (name, value) in product(modules, values.items()):
         if hasattr(module, name):
             patch(module, name, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,25 +13,25 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from essent._core import machine
-from essent.improvement import plan, steps
-from essent.improvement.metric import Inputs, Metric
-from essent.improvement.plan import (
+from essent.improvement.budget import (
     MARGIN,
+    MIN_STEPS,
     PAIRED,
     PROMPT_PASSES,
-    SHARES,
-    parse_budget,
+    plan_encoder,
     plan_search,
     plan_static,
     plan_timing,
     plan_train,
+    plan_trials,
     seconds_of_last,
     share_of,
-    space_of,
-    time_scoring,
 )
+from essent.improvement.metric import Inputs, Metric
+from essent.improvement.plan import SHARES, parse_budget, space_of, time_tasks
+from essent.improvement.results import smallest_good
 from essent.improvement.run import Run
-from essent.improvement.steps import choose_recipe
+from essent.improvement.steps import choose_by_search
 from essent.model.capabilities import ModelCapabilities
 from essent.model.loading import read_capabilities
 from essent.tasks.clusters import ClusterTask
@@ -38,7 +39,8 @@ from essent.tasks.examples import Example
 from essent.tasks.pairs import PairTask
 from selection_samples import WORDS
 
-SPEED = {"seconds": 0.01, "tokens": 20.0, "scoring": 0.0, "measured": 15.0, "step": 2.0, "pace": 1.0}
+SPEED = {"seconds": 0.01, "tokens": 20.0, "scoring": 0.0, "measured": 10.0, "tested": 5.0, "step": 2.0}
+SPEED |= {"references": 0.0, "pace": 1.0}
 MODEL = ModelCapabilities("bert", layers=6, attention_heads=12, mask=False)
 TEXTS = tuple(f"text {number}" for number in range(4000))
 HELD_OUT = tuple(f"held out {number} of these texts" for number in range(100))
@@ -49,12 +51,12 @@ def run_at(tmp_path: Path) -> Any:
     """A run with a budget of 1,000 seconds, of which some are spent."""
 
     def make(spent: float, tasks: tuple[Any, ...] = (), **speed: float) -> Run:
-        planned = {"steps": [*SHARES], "why": "", "own": "mean", "capabilities": asdict(MODEL), "engine": None}
-        planned |= {"speed": {**SPEED, **speed}, "training": {}, "seconds": spent}
-        planned |= {"fitted": 1000, "max_texts": 1000}
+        plan = {"steps": [*SHARES], "why": "", "own": "mean", "capabilities": asdict(MODEL), "engine": None}
+        plan |= {"speed": {**SPEED, **speed}, "candidates": [{"seed": seed} for seed in range(8)], "seconds": spent}
+        plan |= {"fitted": 1000, "measured": [1000, 1000]}
         model: Any = type("Model", (), {"tokenizer": range(1000)})
         settings = {"seconds": 1000.0, "use": "similarity", "seed": 0}
-        return Run(tmp_path, {"plan": planned}, model, Inputs(TEXTS, HELD_OUT, tasks, ()), settings, 0.0, False, print)
+        return Run(tmp_path, {"plan": plan}, model, Inputs(TEXTS, HELD_OUT, tasks, ()), settings, 0.0, False, print)
 
     return make
 
@@ -64,8 +66,7 @@ def with_share(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Every step may use so many seconds."""
 
     def share(seconds: float) -> None:
-        for module in (plan, steps):
-            monkeypatch.setattr(module, "share_of", lambda run, step: seconds)
+        monkeypatch.setattr("essent.improvement.budget.share_of", lambda run, step: seconds)
 
     return share
 
@@ -77,9 +78,10 @@ def test_a_step_has_its_share_of_what_is_left(run_at: Any) -> None:
     assert [seconds_of_last(run, step) for step in ("encoder", "static", "graph")] == [encoder, 4 * 40 + 15 + 5, graph]
     rest = 800 - encoder - 0.08 * 1000 - 0.02 * 1000 - MARGIN * 1000  # static table and graph: at most their shares
     assert share_of(run, "search") == pytest.approx(rest * 0.2 / 0.82)
+    assert share_of(run, "search", trained=False) > 3 * share_of(run, "search")
     assert share_of(run, "train") > rest - 100  # everything
     run.skipped["training"] = "why not"
-    assert share_of(run, "search") > 0.9 * rest
+    assert share_of(run, "search") == pytest.approx(share_of(run_at(200.0), "search", trained=False))
     assert share_of(run_at(2000.0), "encoder") == 0
 
 
@@ -111,6 +113,33 @@ def test_a_resumed_run_plans_a_step_without_the_seconds_of_later_ones(run_at: An
     assert run.spent == 700.0
 
 
+@pytest.mark.parametrize(
+    ("scores", "name"),
+    [((80.0, 79.0, 78.5, 60.0), "c"), ((-2.0, -3.0, -4.0, -5.0), "a"), ((math.nan,) * 4, "a"), ((80.0,), "a")],
+)
+def test_the_smallest_good_table(scores: tuple[float, ...], name: str) -> None:
+    assert smallest_good(dict(zip("abcd", scores, strict=False))) == name
+
+
+@pytest.mark.parametrize(
+    ("seconds", "trials", "rungs"),
+    [(700.0, 8, [32, 64, 128]), (500.0, 8, [16, 32, 64]), (300.0, 4, [32, 64]), (60.0, 2, [16]), (20.0, 1, [])],
+)
+def test_trials_fit_their_time(run_at: Any, with_share: Any, seconds: float, trials: int, rungs: list[int]) -> None:
+    """8 trials of 16, 4 of 16 and 2 of 32 more steps are 256 steps of a second, and 14 measurements of 10."""
+    with_share(seconds)
+    run = run_at(0.0)
+    planned = plan_trials(run, 1.0)
+    assert (len(planned["settings"]), planned["rungs"]) == (trials, rungs)
+    assert ("trials" in run.missing) == (trials < 8)
+
+
+def test_there_are_no_trials_if_training_needs_their_time(run_at: Any, with_share: Any) -> None:
+    with_share(300.0)
+    step_seconds = 300.0 * SHARES["train"] / SHARES["trials"] / MIN_STEPS
+    assert plan_trials(run_at(0.0, measured=0.0), 1.01 * step_seconds)["rungs"] == []
+
+
 def test_training_is_refused_only_if_a_few_steps_do_not_fit(run_at: Any) -> None:
     """The estimate from encoding is rough: by it, 24 steps of 30 s would not fit, but a few of them are timed."""
     assert plan_timing(run_at(0.0))["steps"] == 8
@@ -120,50 +149,52 @@ def test_training_is_refused_only_if_a_few_steps_do_not_fit(run_at: Any) -> None
 
 
 def test_training_steps_fit_their_time(run_at: Any, with_share: Any) -> None:
-    """Less the search and what measuring takes: three encoders, and every checkpoint if there are labels."""
+    """Less the search and what measuring takes: two encoders, and every checkpoint if there are labels."""
     with_share(100.0)
-    first = plan_train(run_at(0.0), 1.0, 0)
-    assert first["steps"] == int(0.85 * (100 - 25 - 45))  # the rest is planned when the speed is known
-    assert plan_train(run_at(0.0), 0.1, 0)["steps"] == 120  # the maximum
-    assert plan_train(run_at(0.0), 1.5, 42)["steps"] == 42 + 20  # of 20 that fit
-    done = plan_train(run_at(0.0), 1.5, 120)
-    assert (done["new"], done["why"], done["missing"]) == (0, "", None)
+    first = plan_train(run_at(0.0), 1.0, 0, 120, 0)
+    assert first["steps"] == int(0.85 * (100 - 25 - 25))  # the rest is planned when the speed is known
+    assert plan_train(run_at(0.0), 0.1, 0, 120, 0)["steps"] == 120  # the maximum
+    further = plan_train(run_at(0.0), 2.0, 42, 120, first["every"])
+    assert further["steps"] == 42 + 21  # of 25 that fit
     pairs = PairTask.from_rows([(f"text {number}", "other", number / 30) for number in range(30)], "pairs")
-    with_share(900.0)
-    planned = plan_train(run_at(0.0, (pairs,)), 1.0, 0)
-    assert (planned["steps"], planned["every"]) == (int(0.85 * int((900 - 31 * 0.12 - 45) / 2)), 15)  # of at most 480
+    with_share(400.0)
+    planned = plan_train(run_at(0.0, (pairs,)), 1.0, 0, 120, 0)
+    assert (planned["steps"], planned["every"]) == (120, 15)
     with_share(50.0)
-    planned = plan_train(run_at(900.0), 4.0, 0)
-    assert "24 steps would take about 96 s, but only" in planned["why"]
-    assert planned["missing"] == "120 steps of training"
+    assert "24 steps would take 96 s, but only" in plan_train(run_at(900.0), 4.0, 0, 120, 0)["why"]
 
 
-def test_a_search_is_repeated_if_it_can_be_larger(
-    run_at: Any, with_share: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It took a fifth of the expected time: the rest of its share is enough for a larger space."""
+def test_a_search_is_repeated_if_it_can_be_larger(run_at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took a fifth of the expected time: the rest of its share is enough for more texts."""
     searched: list[dict[str, Any]] = []
 
     def step(run: Run, name: str, compute: object, planned: dict[str, Any]) -> dict[str, Any]:
         searched.append(planned)
-        return {"name": "mean", "gains": False, "seconds": 12.0, "pace": pace}
+        speed = {**run.speed, "pace": 0.2}
+        return {"name": "mean", "gains": False, "seconds": 12.0, "speed": speed}
 
     monkeypatch.setattr(Run, "step", step)
     monkeypatch.setattr(Run, "gained", lambda *unused, **fields: None)
     monkeypatch.setattr(Metric, "difference", lambda *unused: (0.0, 0.0, 0.0))
-    run, pace = run_at(0.0), 1.0
-    with_share(59.0)
-    choose_recipe(run)  # no time for a larger one
-    assert [(planned["space"], planned["texts"]) for planned in searched] == [("small", 460)]
-    assert run.missing["search"] == "a search of 'auto' on 4000 texts"
-    run.speed["pace"] = pace = 0.2
-    choose_recipe(run)
-    assert (searched[1]["space"], searched[1]["texts"]) == ("auto", 1145)
-    with_share(4800.0)
-    choose_recipe(run)
+    run = run_at(0.0)
+    choose_by_search(run, "search", 60.0)
+    assert searched[0]["space"] == "heads"
+    assert "a search of the space 'auto' on 4000 texts" in run.missing["search"][0]
+    run.speed["pace"] = 1.0
+    choose_by_search(run, "search again", 48.0)  # no time for a larger one
+    assert len(searched) == 1
+    run.speed["pace"] = 0.2
+    choose_by_search(run, "search again", 48.0)
+    assert (searched[1]["space"], searched[1]["texts"] > 1200) == ("auto", True)
+    choose_by_search(run, "search again", 480.0)
     assert searched[2]["texts"] == 4000
-    choose_recipe(run)  # all recipes were searched on all data
-    assert (len(searched), run.missing["search"]) == (3, None)
+    choose_by_search(run, "search again", 4800.0)  # all recipes were searched on all data
+    assert (len(searched), run.missing) == (3, {})
+
+
+def test_what_is_left_fits_the_encoder_on_more_texts(run_at: Any) -> None:
+    assert plan_encoder(run_at(500.0))["texts"] == 4000
+    assert plan_encoder(run_at(990.0))["texts"] == 1000  # those of the measured encoders
 
 
 def test_static_tables_need_some_texts(run_at: Any, with_share: Any) -> None:
@@ -171,26 +202,25 @@ def test_static_tables_need_some_texts(run_at: Any, with_share: Any) -> None:
     run = run_at(0.0)
     planned = plan_static(run)
     assert (planned["texts"], planned["unseen"], planned["why"]) == (2000, "alone", "")
-    assert planned["missing"] == "a static table from 4000 texts instead of 2000"
+    assert run.missing["static"][0] == "a static table from 4000 texts instead of 2000"
     assert plan_static(run_at(0.0, tokens=1.0, seconds=0.2))["unseen"] == "static"  # 200 s of 1,000
     with_share(5.0)
-    planned = plan_static(run_at(990.0))
-    assert "about 13 s, but only 10 s" in planned["why"]
-    assert planned["missing"] == "a static table"
+    assert "about 13 s, but only 10 s" in plan_static(run_at(990.0))["why"]
 
 
 def test_clustering_costs_grow_with_recipes_and_texts(run_at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """k-means of 4,000 texts takes as long as encoding them, for every recipe: fewer texts, or a smaller space."""
     task = ClusterTask("topics", tuple(Example((text,), str(number % 20)) for number, text in enumerate(TEXTS)))
     run = run_at(0.0, (task,), scoring=0.002)
-    recipes = {space: len(space_of(space).expand(MODEL)[0]) for space in ("small",)}
+    recipes = {space: len(space_of(space).expand(MODEL)[0]) for space in ("small", "heads", "tiny")}
     monkeypatch.setattr(  # the number of recipes of the space auto takes seconds
-        "essent.improvement.plan._number_of_recipes", lambda space, _: recipes.get(space.name, 10_000)
+        "essent.improvement.budget._number_of_recipes", lambda space, _: recipes.get(space.name, 10_000)
     )
-    for seconds, space, units in ((50_000.0, "auto", 2482), (1500.0, "small", 3529), (54.0, "small", 200)):
+    cases = ((1500.0, "small", 3676), (400.0, "heads", 2298), (54.0, "tiny", 2000))
+    for seconds, space, units in cases:
         planned = plan_search(run, seconds)
         assert (planned["space"], planned["units"]) == (space, units)
-        assert 0.002 * recipes.get(space, 10_000) * planned["texts"] <= seconds or units == 200
+        assert 0.002 * recipes[space] * planned["texts"] <= seconds
 
 
 def test_searches_without_labels_pay_for_prompts_of_decoders(run_at: Any) -> None:
@@ -198,10 +228,10 @@ def test_searches_without_labels_pay_for_prompts_of_decoders(run_at: Any) -> Non
     passes = []
     for causal in (False, True):
         run.capabilities = replace(MODEL, causal=causal)
-        planned = plan_search(run, 100.0)
-        assert planned["space"] == "small"
-        passes.append(50.0 / planned["texts"] / SPEED["seconds"] / PAIRED)
-    assert passes == pytest.approx([4.0, 4.0 + PROMPT_PASSES], rel=0.01)
+        planned = plan_search(run, 20.0)
+        assert planned["space"] == ("tiny" if causal else "heads")
+        passes.append(20.0 / planned["texts"] / SPEED["seconds"] / PAIRED)
+    assert passes == pytest.approx([1.8, 1.5 + PROMPT_PASSES], rel=0.01)
 
 
 class SlowClusters(ClusterTask):
@@ -217,8 +247,9 @@ class SlowClusters(ClusterTask):
 def test_seconds_of_scoring_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "elapsed", lambda: SlowClusters.seconds)
     examples = tuple(Example((f"text {number}",), str(number % 2)) for number in range(40))
-    assert time_scoring((SlowClusters("slow", examples),), None, 8) == 1.0 / 40
-    assert time_scoring((), None, 8) == 0.0
+    pairs = PairTask.from_rows([(f"text {number}", f"text {number + 1}", number / 30) for number in range(30)], "pairs")
+    assert time_tasks((SlowClusters("slow", examples), pairs), 8) == 1.0 / 40
+    assert time_tasks((pairs,), 8) == 0.0
 
 
 @pytest.mark.parametrize(("budget", "seconds"), [("90s", 90), ("1.5h", 5400), (" 2 m ", 120)])
@@ -229,6 +260,6 @@ def test_budgets(budget: str, seconds: float) -> None:
 def test_reference_recipes_of_a_decoder_have_a_prompt(shell_of: Callable[[str], SentenceTransformer]) -> None:
     held_out = tuple(f"{word} is one of many words" for word in WORDS[:40])
     for family, has_prompt in (("llama", True), ("bert", False)):
-        metric, shell = Metric(Inputs((), held_out, (), ()), 0, 1000), shell_of(family)
+        metric, shell = Metric(Inputs((), held_out, (), ()), 0, 1000, 1000), shell_of(family)
         metric.measure_references(shell, "raw", list(held_out), read_capabilities(shell, {}))
         assert any("about" in name for name in metric.evidence) == has_prompt

@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,9 @@ import essent
 from command_line import read_json, run, write_rows
 from essent._core import machine
 from essent.errors import DataError, EssentError, InputError, UnknownNameError
-from essent.improvement import plan, steps
+from essent.improvement import budget, plan, steps
 from essent.improvement.metric import read_inputs
-from essent.improvement.report import Improved
+from essent.improvement.results import Improved
 from essent.improvement.run import Run
 from essent.selection.leaderboard import Leaderboard
 from essent.tasks.pairs import PairTask
@@ -34,26 +33,30 @@ CPU = {"device": "cpu"}
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plans of few steps and few recipes, and no graph."""
+    """Plans of few trials, few steps and few recipes, and no graph."""
     make_small(monkeypatch.setattr)
 
 
 @pytest.fixture(scope="module")
 def improved(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Improved:
-    """An improvement by judgements, with a test."""
+    """An improvement by judgements, with a test, for the size."""
     folder = tmp_path_factory.mktemp("improved") / "judged"
     with pytest.MonkeyPatch.context() as patch:
-        make_small(patch.setattr)
-        return essent.improve(str(bert), TEXTS, duplicates(60), output=folder, test=duplicates(30, 7), options=CPU)
+        make_small(patch.setattr, trials=1)
+        return essent.improve(
+            str(bert), TEXTS, duplicates(60), output=folder, test=duplicates(30, 7), goal="size", options=CPU
+        )
 
 
 def test_by_judgements(improved: Improved) -> None:
     """The encoder is better than the model as it was given, and loads everywhere with what it promises."""
     encoder, static = (next(part for part in improved.results if part.name == name) for name in ("encoder", "static"))
+    assert improved.by_labels
     assert encoder.score > improved.before[0] + 5
     assert encoder.low <= encoder.score <= encoder.high
     assert encoder.test is not None
-    assert static.bytes < encoder.bytes * 2
+    assert improved.answer == "static"
+    assert (static.bytes or 0) < (encoder.bytes or 0) * 2
     saved = improved.encoder(device="cpu")
     vectors = saved.encode(TEXTS[:5])
     plain = SentenceTransformer(str(improved.folder / "encoder"), device="cpu")
@@ -63,11 +66,12 @@ def test_by_judgements(improved: Improved) -> None:
     assert essent.StaticEncoder.load(str(improved.folder / "static")).encode(TEXTS[:2]).shape[0] == 2
     assert "### How it was chosen" in (improved.folder / "encoder" / "README.md").read_text("utf-8")
     essent.verify(str(improved.folder / "encoder"))
-    optimized, gain, test, *_ = improved.overview
+    optimized, gain, test, *_, answer = improved.overview
     assert optimized.startswith("Optimized on your labels: ")
     assert f"points, {encoder.score:.1f} instead of {improved.before[0]:.1f}. All choices were made on them" in gain
     assert test.startswith("On the test (")
     assert f"{encoder.test[0]:.1f}" in test
+    assert answer == f"{improved.why} It is in {improved.folder / 'static'}."
     assert len(improved.overview) <= 8
     metadata = read_json(improved.folder / "improvement.json")
     assert metadata["gains"][0]["step"] == "search"
@@ -81,7 +85,7 @@ def test_by_judgements(improved: Improved) -> None:
 def test_the_same_command_computes_nothing_and_another_is_refused(
     improved: Improved, bert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_small(monkeypatch.setattr)
+    make_small(monkeypatch.setattr, trials=1)
     original = Run.step
 
     def refuse(run: Run, folder: Path, planned: Any) -> Any:
@@ -90,12 +94,12 @@ def test_the_same_command_computes_nothing_and_another_is_refused(
     monkeypatch.setattr(Run, "step", lambda self, name, compute, planned: original(self, name, refuse, planned))
     before = digests(improved.folder, "encoder", "static")
     arguments = {"data": duplicates(60), "output": improved.folder, "test": duplicates(30, 7), "options": CPU}
-    assert essent.improve(str(bert), TEXTS, **arguments).results == improved.results
+    assert essent.improve(str(bert), TEXTS, goal="size", **arguments).results == improved.results
     assert digests(improved.folder, "encoder", "static") == before
-    with pytest.raises(DataError, match=r"budget was '30m' and is '20m'; .*seed was 0 and is 1"):
-        essent.improve(str(bert), TEXTS, budget="20m", seed=1, **arguments)
+    with pytest.raises(DataError, match=r"goal was 'size' and is 'speed'; seed was 0 and is 1"):
+        essent.improve(str(bert), TEXTS, goal="speed", seed=1, **arguments)
     with pytest.raises(DataError, match=r"use was 'similarity' and is 'clusters'"):
-        essent.improve(str(bert), TEXTS, use="clusters", **arguments)
+        essent.improve(str(bert), TEXTS, goal="size", use="clusters", **arguments)
 
 
 @pytest.mark.slow  # seconds, for the reference recipes
@@ -107,7 +111,7 @@ def test_for_retrieval_teacher_chooses_and_nothing_is_trained(bert: Path, small:
     )
     assert lines[0] == "Optimizes retrieval, by the criterion teacher, without labels."
     assert [name for name in improvement.metadata["steps"] if name.startswith("search")]
-    assert not [name for name in improvement.metadata["steps"] if name.startswith("train")]
+    assert not [name for name in improvement.metadata["steps"] if name.startswith(("trials", "train"))]
     optimized, gain, worth, untried, *_ = improvement.overview
     assert optimized == "Optimized: retrieval, without labels, by the criterion teacher."
     assert "it does not measure how good they are" in gain
@@ -116,9 +120,7 @@ def test_for_retrieval_teacher_chooses_and_nothing_is_trained(bert: Path, small:
 
 
 @pytest.mark.slow  # k-means for every recipe
-@pytest.mark.parametrize(
-    ("texts", "held_out"), [(90, "9 held-out texts: not measured"), (520, "52 held-out texts: a lead of ")]
-)
+@pytest.mark.parametrize(("texts", "held_out"), [(90, "not measured, they are too few"), (520, "52 held-out texts")])
 def test_for_clusters_a_search_chooses(
     texts: int, held_out: str, bert: Path, small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,48 +141,46 @@ def test_for_clusters_a_search_chooses(
     )
     done = improvement.metadata["steps"]
     assert lines[0] == "Optimizes clusters, by the criterion topics, without labels."
-    assert not [name for name in done if name.startswith("train")]
+    assert not [name for name in done if name.startswith(("trials", "train"))]
     assert str(improvement.encoder(device="cpu").recipe) == done["search"]["name"] == best
     assert improvement.results[0].score == pytest.approx(100)
-    optimized, gain, worth, untried, *_ = improvement.overview
+    optimized, gain, worth, harm, untried, *_ = improvement.overview
     assert optimized.startswith("Optimized: clusters, without labels, by the criterion topics")
     assert held_out in gain
     assert "the accuracy of k-means rose by" in worth
-    assert "sentiment" in worth
+    assert "sentiment" in harm
     assert "no criterion without labels shows whether training helps this use" in untried
 
 
 def test_for_clusters_the_model_stays_as_it_is_without_a_lead(
-    folder_of: Callable[[str], Path], small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bert: Path, small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also if its input table is smaller than its states, so that it gives no rows for tokens the texts lack."""
     monkeypatch.setattr(steps, "MIN_LEAD", 2.0)
-    monkeypatch.setattr(plan, "ALONE_SHARE", 0.0)
     unchanged = essent.improve(
-        str(folder_of("electra")),
-        make_topic_texts(90),
-        output=tmp_path / "out",
-        use="clusters",
-        options=CPU,
+        str(bert), make_topic_texts(90), output=tmp_path / "out", use="clusters", budget="1s", options=CPU
     )
-    assert [result.name for result in unchanged.results] == ["encoder", "static"], unchanged.overview
     assert np.isnan(unchanged.results[0].low)  # agreement has no interval
     assert str(unchanged.encoder(device="cpu").recipe) == "mean"
     assert unchanged.overview[1].startswith("Gain: none.")
     assert not any(line.startswith("Worth") for line in unchanged.overview)  # nothing was chosen
 
 
-@pytest.mark.slow  # half a minute: training and two searches, judged by pairs that are made
-def test_without_labels(bert: Path, small: None, tmp_path: Path) -> None:
-    """All steps run; training that does not gain is not kept; steps add up."""
-    improvement = essent.improve(str(bert), TEXTS, output=tmp_path / "out", options=CPU)
+@pytest.mark.slow  # half a minute: trials, training and two searches, judged by pairs that are made
+def test_without_labels(bert: Path, small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All steps run but trials, whose gain is chance here; training that does not gain is not kept; steps add up."""
+    monkeypatch.setattr(budget, "TRIALS", (1,))
+    improvement = essent.improve(str(bert), TEXTS, output=tmp_path / "out", keep_all=True, options=CPU)
+    assert not improvement.by_labels
     assert [gain.step for gain in improvement.gains] == ["search", "train"]
     total_gain = sum(gain.difference for gain in improvement.gains if gain.kept)
     assert improvement.results[0].score == pytest.approx(improvement.before[0] + total_gain, abs=1.5)
     assert any("in measured cases of such choices: similarity +" in note for note in improvement.notes)
     done = improvement.metadata["steps"]
-    prefix = f"trained for {done['train, searched']['steps']} steps"
-    assert {f"{prefix}: mean", f"{prefix}: {done['search']['name']}"} <= {*done["train, searched"]["measured"]}
+    steps_done = done["train"]["steps"]
+    model = tmp_path / "out" / ".work" / f"model-{steps_done}"
+    assert read_json(model / "training.json")["best_step"] is None  # the last one
+    prefix = f"trained for {steps_done} steps"
+    assert {f"{prefix}: mean", f"{prefix}: {done['search']['name']}"} <= {*done["train"]["measured"]}
     optimized, gain, worth, *_ = improvement.overview
     assert optimized == "Optimized: the similarity of sentences, without labels, by the criterion teacher."
     assert "it does not measure how good they are" in gain
@@ -198,29 +198,21 @@ def test_nothing_gained_keeps_the_recipe(bert: Path, small: None, tmp_path: Path
     assert not any(gain.kept for gain in improvement.gains)
     assert improvement.results[0].score == pytest.approx(improvement.before[0], abs=1e-3)
     assert any("no step was significantly better than the model as it is" in line for line in improvement.overview)
-    assert any("Not tried: training (no recipe gains" in line for line in improvement.overview)
+    assert any("not trained: no recipe gains" in note for note in improvement.notes)
 
 
 def test_a_spent_budget_gives_an_encoder(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a clock by which whatever is timed takes a second, a budget of two is spent before the search; no labels."""
-    earlier, lines = tmp_path / "out" / "static", list[str]()
+    earlier = tmp_path / "out" / "static"
     earlier.mkdir(parents=True)
     monkeypatch.setattr(machine, "elapsed", itertools.count().__next__)
-    improvement = essent.improve(
-        str(bert), TEXTS, output=tmp_path / "out", budget="2s", options=CPU, force=True, note=lines.append
-    )
-    assert lines[0].startswith(
-        "Optimizes the similarity of sentences, by the criterion teacher, without labels. It may"
-    )
-    assert "may not help clusters or classes or retrieval" in lines[0]
-    assert not [name for name in improvement.metadata["steps"] if name.startswith("train")]
+    improvement = essent.improve(str(bert), TEXTS, output=tmp_path / "out", budget="2s", options=CPU, force=True)
+    assert not improvement.by_labels
+    assert not [name for name in improvement.metadata["steps"] if name.startswith(("timing", "trials", "train"))]
     assert [part.name for part in improvement.results] == ["encoder"]
     assert improvement.encoder(device="cpu").encode(["A text."]).shape[0] == 1
-    (untried,) = (line for line in improvement.overview if line.startswith("Not tried"))
-    assert "static (it would take about" in untried
-    assert ", more than the budget." in improvement.overview[-1]
-    assert "A larger budget would add: " in improvement.overview[-1]
-    assert "; a static table" in improvement.overview[-1]
+    assert any("No static was made: it would take about" in note for note in improvement.notes)
+    assert any("more than the budget" in note for note in improvement.notes)
     assert f"Left from an earlier run: {earlier}." in improvement.notes
 
 
@@ -228,13 +220,13 @@ def test_a_spent_budget_gives_an_encoder(bert: Path, tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("step", "pairs"),
     [
-        ("train, searched", 0),
-        ("model/checkpoints/checkpoint-*", 60),
+        ("train", 0),
+        ("trials/trial-*/checkpoints/checkpoint-8", 60),  # a trial that goes on after the first comparison
     ],
 )
 def test_killed_and_resumed(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, pairs: int) -> None:
     """Killed in a step or between two, and resumed: the same bytes as without the break, from the same plan."""
-    make_small(monkeypatch.setattr)
+    make_small(monkeypatch.setattr, trials=1 if step == "train" else 2)
     script = Path(__file__).parent / "killed_improvement.py"
     command = [sys.executable, script, str(bert), tmp_path / "killed", step, str(pairs)]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -246,7 +238,7 @@ def test_killed_and_resumed(bert: Path, tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "whole" / journal).write_text(json.dumps(planned), "utf-8")
     data = duplicates(pairs) if pairs else ()
     for name in ("killed", "whole"):
-        essent.improve(str(bert), TEXTS, data, output=tmp_path / name, budget="30m", options=CPU)
+        essent.improve(str(bert), TEXTS, data, output=tmp_path / name, budget="30m", goal="speed", options=CPU)
     resumed, expected = (digests(tmp_path / name, "encoder", "static") for name in ("killed", "whole"))
     assert resumed == expected
     assert len(resumed) > 10
@@ -274,15 +266,15 @@ def test_the_command(bert: Path, small: None, tmp_path: Path) -> None:
     rows = [{"sentence1": a, "sentence2": b, "label": int(alike)} for a, b, alike in duplicates(40).pairs]
     pairs = write_rows(tmp_path / "alike.jsonl", rows)
     command = f"improve -m {bert} --texts {texts} --column body -d {pairs} -o {output} --device cpu".split()
-    printed = run(*command, "--budget", "1s", "--for", "classes")
+    printed = run(*command, "--goal", "size", "--budget", "1s", "--for", "classes")
     settings = read_json(output / "improvement.json")["about"]
-    assert (settings["use"], settings["budget"]) == ("classes", "1s")
-    assert "Optimizes similarity, by the labels of alike." in printed.stderr
+    assert (settings["goal"], settings["budget"]) == ("size", "1s")
     assert "a budget of 1s" in printed.stderr
     assert "measure similarity, not classes. The labels decide" in printed.stderr
     assert printed.stdout.startswith("Optimized on your labels: ")
-    other = run(*command, "--for", "classes", "--budget", "2s", code=2)
-    assert "budget was '1s' and is '2s'" in other.stderr
+    assert f"It is in {output}" in printed.stdout
+    other = run(*command, "--goal", "speed", "--for", "classes", "--budget", "1s", code=2)
+    assert "goal was 'size' and is 'speed'" in other.stderr
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
@@ -293,11 +285,13 @@ def test_the_command(bert: Path, small: None, tmp_path: Path) -> None:
     [
         ({"texts": ["one", "one", "two"]}, InputError, "Too few texts: 2 different ones outside of the tests"),
         ({"texts": "corpus.txt"}, InputError, "Expected a list of texts"),
+        ({"goal": "qualty"}, UnknownNameError, "quality"),
         ({"use": "cluster"}, UnknownNameError, "clusters"),
         ({"budget": "30"}, InputError, "budget='30': must be a number of seconds"),
         ({"budget": "0s"}, InputError, "must be a number of seconds"),
         ({"seed": -1}, InputError, "seed=-1"),
         ({"data": "no-such-task"}, EssentError, "no-such-task"),
+        ({"data": [duplicates(20), duplicates(20)]}, InputError, "have the name 'alike'"),
         ({"data": duplicates(20), "test": duplicates(20)}, InputError, "is not independent"),
     ],
 )

@@ -3,7 +3,7 @@
 from essent._core.lazy import needs_torch
 
 with needs_torch(__name__):
-    from essent.improvement.report import Gain, Improved, Output
+    from essent.improvement.results import Gain, Improved, Output
     from essent.improvement.run import improve
 
 __all__ = ["Gain", "Improved", "Output", "improve"]

@@ -79,10 +79,13 @@ def read_inputs(
     Texts of the tests are removed from the texts, and labels that are also in the data from the tests.
 
     Raises:
-        InputError: too few distinct texts, or a test whose labels are all in the data.
+        InputError: too few distinct texts, two data sets with one name, or a test whose labels are all in the data.
         DataError, UnknownNameError: labels that cannot be read.
     """
     tasks = [load_labelled(source, folder, columns=columns).for_choice() for source in _as_list(data)]
+    names = [task.name for task in tasks]
+    if duplicate := next((name for name in names if names.count(name) > 1), None):
+        raise InputError(f"Two data sets have the name {duplicate!r}. Rename a file, or remove one.")
     distinct = dict.fromkeys(mend_surrogates(text) for text in check_texts(texts) if text.strip())
     if columns and not tasks and not _as_list(test):
         raise InputError(NO_TABLE)
@@ -134,17 +137,12 @@ def _normalized(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def bounded(score: float, low: float, high: float, sign: str = "") -> str:
-    """Return a score with its interval, such as "72.4 [71.2, 73.6]"; a difference has signs ("+")."""
-    return f"{score:{sign}.1f} [{low:{sign}.1f}, {high:{sign}.1f}]"
-
-
 class Metric:
     """Measures any object with `encode`, and compares encoders by labels, or without labels by a criterion.
 
     Args:
-        max_texts: approximate maximum of the texts that are encoded to measure an encoder, and as many for the tests;
-            labels are sampled to stay below this maximum.
+        max_texts, max_test_texts: approximate maximum of the texts that are encoded to measure an encoder, and for the
+            tests; labels are sampled to stay below this maximum.
         criterion: the criterion without labels. `topics` compares the recipes of a search only; the metric is then the
             agreement with the chosen encoder.
         own: name of the model as it is, the first chosen encoder.
@@ -163,13 +161,14 @@ class Metric:
         inputs: Inputs,
         seed: int,
         max_texts: int,
+        max_test_texts: int,
         *,
         criterion: str = TEACHER,
         own: str = "",
     ) -> None:
         self.seed, self.by_labels, self.own = seed, bool(inputs.tasks), own
         self.tasks = _limited(inputs.tasks, max_texts, seed)
-        self.tests = _limited(inputs.tests, max_texts, seed)
+        self.tests = _limited(inputs.tests, max_test_texts, seed)
         self.notes = [
             f"Measured on {smaller.units} of the {task.units} {task.unit} of {task.name}, to save time."
             for task, smaller in zip((*inputs.tasks, *inputs.tests), (*self.tasks, *self.tests), strict=True)
@@ -184,7 +183,9 @@ class Metric:
             self.by = f"{criterion} (without labels)"
             count = max(min(len(inputs.held_out), max_texts // 3), MIN_PAIRED)
             learned = count - len(inputs.held_out)
-            self.paired_texts = f"{count} {'texts, some of them not held out' if learned > 0 else 'held-out texts'}"
+            self.paired_texts = (
+                f"{count} texts, {learned} of them not held out" if learned > 0 else f"{count} held-out texts"
+            )
             self.teacher = Teacher.of([*inputs.held_out, *inputs.texts][:count], (), seed)
             self.measured["pairs"] = PairTask("pairs", tuple(Pair(a, b, 0.0, None) for a, b in self.teacher.pairs))
         self.held_out = list(inputs.held_out[: max(MIN_HELD_OUT, max_texts // 3)])
@@ -208,7 +209,7 @@ class Metric:
     ) -> None:
         """Measure the criterion's reference recipes on a model; do nothing if another metric decides.
 
-        The reference recipes of all trained models are used together. With those of the untrained model alone, every
+        The reference recipes of all tried models are used together. With those of the untrained model alone, every
         trained model would have a lower score, because it agrees less with them.
         """
         pairs = self.measured.get("pairs")

@@ -1,9 +1,9 @@
 """`improve`: make the best encoder from a pretrained model and texts within a time budget.
 
-plan ─ search recipes ─ train, search again ─ encoder ─ static ─ graph ─ report
+search recipes ─ trials ─ train, search again ─ encoder ─ static ─ graph ─ report
 
-The journal stores what each step measures and returns, so that a killed run resumes after its last finished step.
-Without labels, the criterion for the use of the vectors decides.
+Each step is a function that measures encoders and returns plain values. The journal stores both, so that a killed run
+resumes after its last finished step. Without labels, the criterion for the use of the vectors decides.
 """
 
 from __future__ import annotations
@@ -23,13 +23,17 @@ from sentence_transformers import SentenceTransformer
 from essent._core import machine
 from essent._core.arguments import ModelLike, check_size
 from essent._core.atomic import remove_leftovers, write_bytes, write_json
+from essent._core.registry import did_you_mean
 from essent.encoder.encoder import Encoder
 from essent.encoder.module import digest_of_backbone
-from essent.errors import DataError
-from essent.improvement import steps
+from essent.errors import DataError, UnknownNameError
+from essent.improvement import results
+from essent.improvement.budget import plan_encoder, plan_graph, plan_static, share_of
 from essent.improvement.metric import Inputs, Metric, read_inputs
-from essent.improvement.plan import make_plan, parse_budget, plan_graph, plan_static
-from essent.improvement.report import Gain, Improved, collect_results, purpose, write_page
+from essent.improvement.plan import make_plan, parse_budget
+from essent.improvement.results import Gain, Improved, recipe_of
+from essent.improvement.steps import choose_by_search, choose_recipe, train_if_better
+from essent.improvement.summary import purpose, write_page
 from essent.model.capabilities import ModelCapabilities
 from essent.model.loading import load, open_model
 from essent.report.write import check_library
@@ -39,8 +43,8 @@ from essent.tasks.result import plain
 from essent.version import __version__
 
 logger = logging.getLogger(__name__)
-NO_GAIN = "no recipe gains over its own pooling, as on a model that was trained for similarity or for labels of classes"
-JOURNAL, FORMAT = Path(".work", "journal.json"), 9
+GOALS = ("quality", "speed", "size")
+JOURNAL, FORMAT = Path(".work", "journal.json"), 6
 
 
 def improve(
@@ -53,7 +57,9 @@ def improve(
     folder: str | Path | None = None,
     columns: Mapping[str, str] | None = None,
     budget: str = "30m",
+    goal: str = "quality",
     use: str | None = None,
+    keep_all: bool = False,
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
     progress: bool = False,
@@ -75,8 +81,10 @@ def improve(
         columns: names of the columns of labelled files and rows by role, such as {"text": "body", "label":
             "category"}; see `essent.tasks.load_task`.
         budget: maximum time for all steps together, such as 90s, 30m or 1.5h.
+        goal: quality (the answer is the encoder), speed or size (the static table, or the graph, if good enough).
         use: what the vectors are for: similarity, clusters, classes or retrieval. Without labels, the criterion of this
             use decides. By default similarity, or the use of the labels.
+        keep_all: retain the models and vectors of every step in the folder `.work` of `output`.
         seed: seed of all random choices.
         options: keyword arguments of SentenceTransformer (device, revision …).
         progress: show progress bars of searches and training.
@@ -84,7 +92,7 @@ def improve(
         note: called with one line per event; by default the lines are logged.
 
     Raises:
-        InputError, UnknownNameError, DataError: too few texts, an unknown use, an invalid budget, a folder with
+        InputError, UnknownNameError, DataError: too few texts, an unknown goal or use, an invalid budget, a folder with
             other contents, labels that cannot be read; before the model is loaded.
         RecipeError: a folder that an Encoder saved, or a model that ends in modules that no recipe describes.
         MissingDependencyError: the extra `report` is not installed.
@@ -97,6 +105,8 @@ def improve(
         >>> improved.encoder().encode(["A text."]).shape
         (1, 32)
     """
+    if goal not in GOALS:
+        raise UnknownNameError(f"Unknown goal {goal!r}. {did_you_mean(str(goal), list(GOALS))}")
     use_or_default = check_use(use)
     seed = check_size(seed, "seed", least=0)
     seconds, options = parse_budget(budget), dict(options or {})
@@ -109,7 +119,9 @@ def improve(
         "model": str(model) if isinstance(model, (str, Path)) else digest_of_backbone(load(model, [], {}).backbone),
         **inputs.identity(),
         "budget": budget,
+        "goal": goal,
         "use": use or uses_of(inputs.tasks) or use_or_default,
+        "named_use": use is not None,
         "seed": seed,
         "options": {name: str(value) for name, value in options.items() if name != "token"},
     }
@@ -123,28 +135,29 @@ def improve(
         improve_model(run)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"Stopped. Run the same command to resume from {run.folder}.") from None
-    improved = collect_results(run)
+    improved = results.collect_results(run)
     write_json(improved.folder / "improvement.json", improved.to_dict(), indent=1)
     write_page(improved, improved.folder / "report.html")
-    for path in filter(Path.is_dir, run.folder.iterdir()):  # models and vectors of the steps
-        shutil.rmtree(path, ignore_errors=True)
+    if not keep_all:
+        for path in filter(Path.is_dir, run.folder.iterdir()):
+            shutil.rmtree(path, ignore_errors=True)
     return improved
 
 
 def improve_model(run: Run) -> None:
     """Choose the recipe, train the model if a recipe gains, and write what comes of it."""
-    steps.choose_recipe(run)
-    if why := run.plan["why"] or ("" if run.searched["gains"] else NO_GAIN) or steps.train(run):
+    if why := choose_recipe(run) or train_if_better(run):
         run.skipped["training"] = why
-        steps.choose_recipe(run)  # with the time of training
+        run.notes.append(f"The model was not trained: {why}.")
+        choose_by_search(run, "search with the rest", share_of(run, "search"))
     run.notes += [run.searched["verdict"], *run.searched["notes"]]
-    run.step("encoder", steps.encoder, {"text": f"fit on {run.plan['fitted']} texts"})
-    for name, plan_step, step in (("static", plan_static, steps.static), ("graph", plan_graph, steps.graph)):
+    run.step("encoder", results.encoder, plan_encoder(run))
+    for name, plan_step, step in (("static", plan_static, results.static), ("graph", plan_graph, results.graph)):
         if name in run.plan["steps"]:
             planned = plan_step(run)
-            run.missing[name] = planned["missing"]
-            if why := planned["why"] or run.step(name, step, planned).get("why"):
-                run.skipped[name] = why
+            if reason := planned["why"] or run.step(name, step, planned).get("why"):
+                run.skipped[name] = reason
+                run.notes.append(f"No {name} was made: {reason}.")
 
 
 # -- the state of a run ------------------------------------------------------------------------------------------------
@@ -199,7 +212,8 @@ class Run:
         searched: plan and values of the last search on the given model.
         models: folders of trained models by name.
         skipped: why steps were skipped.
-        missing: per step, what a larger budget would add; None for nothing.
+        missing: per step, what more time would add, and its seconds.
+        complete: sentences about steps for which more time adds nothing.
         gains: per step, the names of the new and the old encoder, and the fields of `Gain` except the points.
         notes: sentences that readers need to understand the scores.
     """
@@ -222,7 +236,7 @@ class Run:
         self.plan = self.once("plan", lambda: make_plan(self.shell(), inputs, settings))
         criterion = CRITERIA.get(settings["use"], TEACHER)
         self.metric = Metric(
-            inputs, settings["seed"], self.plan["max_texts"], criterion=criterion, own=self.plan["own"]
+            inputs, settings["seed"], *self.plan["measured"], criterion=criterion, own=self.plan["own"]
         )
         self.capabilities = ModelCapabilities(**self.plan["capabilities"])
         self.speed: dict[str, float] = dict(self.plan["speed"])
@@ -230,7 +244,8 @@ class Run:
         self.searched: dict[str, Any] = {}
         self.models: dict[str, Path] = {}
         self.skipped: dict[str, str] = {}
-        self.missing: dict[str, str | None] = {}
+        self.missing: dict[str, tuple[str, float]] = {}
+        self.complete: list[str] = []
         self.notes: list[str] = []
         self.gains: list[tuple[str, str, dict[str, Any]]] = []
 
@@ -276,11 +291,11 @@ class Run:
 
     @property
     def fit_texts(self) -> list[str]:
-        """The texts on which recipes are fitted."""
+        """The texts on which measured recipes are fitted."""
         return list(self.inputs.texts[: self.plan["fitted"]])
 
     def shell(self, trained: Path | None = None) -> SentenceTransformer:
-        """Return a copy of the model, with the weights of a trained model if its folder is given."""
+        """Return a copy of the model, with the weights of a trained model if its folder is passed."""
         shell = copy.deepcopy(self.model)
         if trained is not None:
             saved = Encoder(str(trained), device="cpu").module.backbone.model
@@ -288,21 +303,21 @@ class Run:
             first.model.load_state_dict(saved.state_dict(), strict=False)  # heads that no recipe reads were dropped
         return shell
 
-    def parts_of(self, name: str) -> tuple[Path | None, str]:
-        """Return the folder of an encoder's trained model, None for the given model, and its recipe."""
-        prefix, _, recipe = name.partition(": ")
-        return (self.models[prefix], recipe) if prefix in self.models else (None, name)
+    def model_of(self, name: str) -> Path | None:
+        """Return the folder of the trained model of an encoder; None for the given model."""
+        return self.models.get(name.partition(": ")[0])
 
-    def encoder(self, name: str) -> Encoder:
-        """Return the fitted encoder of a name."""
-        trained, recipe = self.parts_of(name)
-        return Encoder(self.shell(trained), recipe).fit(self.fit_texts)
+    def encoder(self, name: str, texts: list[str] | None = None) -> Encoder:
+        """Return the encoder of a name, fitted on some texts; by default on those of all measured encoders."""
+        shell = self.shell(self.model_of(name))
+        return Encoder(shell, recipe_of(name)).fit(self.fit_texts if texts is None else texts)
 
-    def measure(self, *names: str) -> None:
-        """Measure the named encoders that have no evidence yet."""
-        for name in dict.fromkeys(names):
-            if f"{name}/cosines" not in self.metric.evidence:
-                self.metric.measure(name, self.encoder(name))
+    def measure(self, *names: str) -> int:
+        """Measure the named encoders that have no evidence yet; return their number."""
+        new = [name for name in dict.fromkeys(names) if f"{name}/cosines" not in self.metric.evidence]
+        for name in new:
+            self.metric.measure(name, self.encoder(name))
+        return len(new)
 
     def measure_references(self, shell: SentenceTransformer, label: str) -> None:
         """Measure the reference recipes of the criterion on a model."""

@@ -1,8 +1,7 @@
-"""The steps of an improvement: searches for recipes, training, and the encoder, static table and graph that are saved.
+"""The steps of an improvement that choose: searches for recipes, and training.
 
-search ─ timing ─ rounds of training ─ search on the trained model ─ encoder ─ static ─ graph
+search ─ timing ─ trials ─ rounds up to the usual number of steps ─ longer while that gains ─ search on the new model
 
-A step is computed by a function of the run, a folder and its plan, which measures encoders and returns plain values.
 A round of training ends before its time is over, and the next one is planned by the measured seconds per step. Every
 round is an entry of the journal, so that a resumed run trains for the same steps.
 """
@@ -10,10 +9,8 @@ round is an entry of the journal, so that a resumed run trains for the same step
 from __future__ import annotations
 
 import shutil
-import statistics
 from collections.abc import Mapping
-from dataclasses import replace
-from itertools import takewhile
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,63 +18,76 @@ import numpy as np
 
 from essent._core import machine
 from essent.encoder.encoder import Encoder
-from essent.engine.conversion import compile as compile_graph
-from essent.engine.files import load as load_graph
-from essent.errors import EngineError, InputError
-from essent.improvement.metric import bounded, subsample
-from essent.improvement.plan import (
+from essent.errors import InputError
+from essent.improvement.budget import (
     LARGER,
+    LONGEST,
     plan_search,
     plan_timing,
     plan_train,
+    plan_trials,
     seconds_of_search,
     share_of,
-    space_of,
+    share_of_search,
+    usual_steps,
 )
+from essent.improvement.metric import subsample
+from essent.improvement.plan import space_of, time_texts
+from essent.improvement.results import TRAINED, recipe_of
 from essent.recipe.recipe import Recipe
-from essent.recipe.shaping.affine import AffineShaper
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.run import search as search_recipes
 from essent.selection.space import Space
 from essent.selection.topics import MIN_LEAD, TOPICS
-from essent.static.distillation import collect, make_encoder
-from essent.static.table import Choice, Material
-from essent.tasks.pairs import DuplicateTask
 from essent.training.run import train as train_model
 
 if TYPE_CHECKING:
     from essent.improvement.run import Run
 
-MODEL = "model"  # folder of the trained model
-TABLES = (Choice(), Choice(weights="sif:0.01", ridge=0.03), Choice(weights="sif:0.01", shaping="abtt:2"))
-TIMED_TEXTS, TIMED_ROUNDS = 64, 3  # texts and rounds in which a result's speed is measured
-
 # -- recipes ----------------------------------------------------------------------------------------------------------
 
 
-def choose_recipe(run: Run) -> None:
-    """Search, and again while the time allows a larger search; choose the best recipe if it gains."""
-    while True:
-        planned, last = plan_search(run, share_of(run, "search")), run.searched
-        if last and not last["missing"]:  # all recipes were searched on all data
-            return
-        if last and planned["expected"] < LARGER * last["texts"] * seconds_of_search(run, last["space"]):
-            return
+def choose_recipe(run: Run) -> str:
+    """Choose the recipe; return why the model should not be trained, for example because no recipe gains.
+
+    A search that was planned too small is repeated on more recipes or texts, within its share; if no recipe gains, with
+    all the time that is left, since the model is then not trained.
+    """
+    share = share_of_search(run)
+    choose_by_search(run, "search", share)
+    trains = run.searched["gains"] and "train" in run.plan["steps"]
+    left = share - run.searched["seconds"] if trains else share_of(run, "search", trained=False)
+    choose_by_search(run, "search again", left)
+    if run.plan["why"] or run.searched["gains"]:
+        return str(run.plan["why"])
+    return (
+        "no recipe gains over its own pooling, as on models that were trained for similarity, or when the labels are "
+        "classes"
+    )
+
+
+def choose_by_search(run: Run, name: str, seconds: float) -> None:
+    """Search in `seconds` unless an earlier search was hardly smaller, and choose the best recipe if it gains."""
+    planned, last = plan_search(run, seconds), run.searched
+    is_complete = bool(last) and not last["missing"]  # all recipes were searched on all data
+    if is_complete or (last and planned["expected"] < LARGER * last["texts"] * seconds_of_search(run, last["space"])):
+        return
+    run.missing.pop("search", None)
+    if planned["missing"]:
         run.missing["search"] = planned["missing"]
-        number = 1 + sum(step.startswith("search") for step in run.reached)
-        name = f"search {number}" if number > 1 else "search"
-        search = run.step(name, search_step, planned)
-        run.speed["pace"] = search["pace"]
-        run.searched = {**planned, **search, "gains": search["gains"] or last.get("gains", False)}
-        best, before = search["name"], run.choice
-        if run.metric.by_agreement:  # the criterion compared the recipes of this search, the largest so far
-            run.choice = run.metric.own = best if search["gains"] else run.plan["own"]
-            continue
-        difference, low, _ = run.metric.difference(best, before)
-        # the search may retain a baseline by default, so its gain must be significant
-        if difference > 0 and (low > 0 or search["gains"]):
-            run.choice = best
-        run.gained(best, before, step=name, by=f"recipe {best}", kept=run.choice != before)
+    search = run.step(name, search_step, planned)
+    run.speed = dict(search["speed"])
+    run.searched = {**planned, **search, "gains": search["gains"] or run.searched.get("gains", False)}
+    best, before = search["name"], run.choice
+    if run.metric.by_agreement:  # the criterion compared the recipes of this search, the largest so far
+        run.choice = run.metric.own = best if search["gains"] else run.plan["own"]
+        return
+    difference, low, _ = run.metric.difference(best, before)
+    # the search may retain a baseline by default, so its gain must be significant
+    if difference > 0 and (low > 0 or search["gains"]):
+        run.choice = best
+    by = f"recipe {best}" if best != before else f"recipes: {best} remains the best"
+    run.gained(best, before, step=name, by=by, kept=run.choice != before, seconds=search["seconds"])
 
 
 def search_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,15 +95,26 @@ def search_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str,
 
     Returns:
         The best recipe by `name`, its `lead` on held-out texts, whether it `gains` over the baselines, the verdict and
-        notes of the search, and its `pace`.
+        notes of the search, and the `speed` as it was measured here.
     """
-    own = run.plan["own"]
-    run.measure(own, str(Recipe.parse(run.plan["baseline"])))
-    if not run.searched:
-        run.measure_references(run.shell(), "original")
-    began = machine.elapsed()
+    own, times = run.plan["own"], [machine.elapsed()]
+    names = [own, str(Recipe.parse(run.plan["baseline"]))]
+    new = run.measure(*names)
+    times.append(machine.elapsed())
+    seconds, _ = time_texts(Encoder(run.shell()), run.inputs.texts, rounds=2)
+    ratio = seconds / max(run.speed["seconds"], 1e-9)
+    times.append(machine.elapsed())
+    run.measure_references(run.shell(), "given")
+    times.append(machine.elapsed())
     board = search(run, planned, None, folder)
-    pace = run.speed["pace"] * (machine.elapsed() - began) / max(planned["expected"], 1e-9)
+    times.append(machine.elapsed())
+    measuring, _, references, searching = np.diff(times).tolist()
+    speed = {name: ratio * value for name, value in run.speed.items()} | {
+        "tokens": run.speed["tokens"],
+        "measured": measuring / new if new else run.speed["measured"],
+        "references": references,
+        "pace": run.speed["pace"] * searching / max(planned["expected"] * ratio, 1e-9),
+    }
     best = str(board.best)
     run.measure(best)
     gains = best not in board.baselines  # False too if the leader is itself a baseline
@@ -101,7 +122,7 @@ def search_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str,
         gains = best != own and board.find(best).scores[TOPICS] - board.find(own).scores[TOPICS] >= MIN_LEAD
     lead = held_out_lead(run, best) if gains and run.metric.by_agreement else None
     notes = {"verdict": board.verdict, "notes": list(board.notes)}
-    return {"name": best, "lead": lead, "gains": gains, "pace": pace, **notes}
+    return {"name": best, "lead": lead, "gains": gains, "speed": speed, **notes}
 
 
 def held_out_lead(run: Run, best: str) -> float | None:
@@ -136,168 +157,172 @@ def search(run: Run, planned: Mapping[str, Any], trained: Path | None, folder: P
 # -- training ---------------------------------------------------------------------------------------------------------
 
 
-def train(run: Run) -> str:
-    """Train in rounds while there is time, and choose a recipe of the trained model if it is better than before.
+def train_if_better(run: Run) -> str:
+    """Train if the trials gain, and choose a recipe of the trained model if it is better.
 
     Returns:
         Why the model was not trained; "" if it was.
     """
-    planned, training = plan_timing(run), {"steps": 0}
-    if not planned["why"]:
-        step_seconds = run.step("train, timed", timing_step, planned)["step_seconds"]
-        planned = plan_train(run, step_seconds, 0)
-        while planned["new"] and not planned["why"]:
-            training = run.step(f"train, from step {training['steps']}", train_round, planned)
-            planned = plan_train(run, training["step_seconds"], training["steps"])
-    run.missing["train"] = planned["missing"]
-    if not training["steps"]:
+    own, planned = run.plan["own"], plan_timing(run)
+    if planned["why"]:
         return str(planned["why"])
-    choose_trained(run, training)
-    return ""
+    step_seconds = run.step("timing", timing_step, planned)["step_seconds"]
+    settings, planned = run.plan["candidates"][0], plan_trials(run, step_seconds)
+    if planned["rungs"]:
+        trials = run.step("trials", trials_step, planned)
+        settings, step_seconds, best = trials["settings"], trials["step_seconds"], trials["name"]
+        if run.metric.difference(best, own)[0] <= 0:
+            run.gained(best, own, step="trials", by="trials of training", kept=False, seconds=trials["seconds"])
+            return "no trial gained"
+    return train(run, settings, step_seconds)
 
 
 def timing_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
-    """Time a few steps of training."""
+    """Time a few steps of training with the first settings."""
     shutil.rmtree(folder)  # left by a killed run, whose steps would not be timed
     began: list[float] = []  # without loading the model, which would count much for so few steps
-    start_or_resume(run, output=folder, max_steps=planned["steps"], note=lambda _: began.append(machine.elapsed()))
+    settings, start = run.plan["candidates"][0], lambda _: began.append(machine.elapsed())
+    start_or_resume(run, settings, output=folder, max_steps=planned["steps"], note=start)
     return {"step_seconds": (machine.elapsed() - began[0]) / planned["steps"]}
 
 
-def start_or_resume(run: Run, **arguments: Any) -> Encoder:
+def trials_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
+    """Run successive halving: all settings for some steps, the better half for more steps, until one is left."""
+    shutil.rmtree(folder)  # left by a killed run: a trial cannot resume at an earlier step
+    settings, rungs = planned["settings"], planned["rungs"]
+    running, step_seconds = list(range(len(settings))), {}
+    for before, rung in pairwise([0, *rungs]):
+        names = {trial: f"trial {trial + 1} after {rung} steps" for trial in running}
+        for trial, name in names.items():
+            began = machine.elapsed()
+            output = folder / f"trial-{trial}"
+            encoder = start_or_resume(run, settings[trial], output=output, max_steps=rung, validate_every=rungs[0])
+            step_seconds[trial] = (machine.elapsed() - began) / (rung - before)
+            run.metric.measure(name, encoder, tests=False)
+        scores = {trial: run.metric.score(name) for trial, name in names.items()}
+        running.sort(key=lambda trial: -scores[trial])
+        best = running[0]
+        if before == 0:
+            run.measure_references(run.shell(folder / f"trial-{best}"), "trial")
+        running = running[: max(1, len(running) // 2)]
+    return {"name": names[best], "settings": settings[best], "step_seconds": step_seconds[best]}
+
+
+def start_or_resume(run: Run, settings: Mapping[str, Any], **arguments: Any) -> Encoder:
     """Train a copy of the model on the texts, or resume its training."""
-    settings = run.plan["training"]
     return train_model(run.shell(), list(run.inputs.texts), "simcse-unsup", resume=True, **settings, **arguments)
 
 
-def train_round(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
-    """Train to the next number of steps; labels select the checkpoint."""
-    began, labels = machine.elapsed(), run.metric.validation()
-    steps: dict[str, int] = {"max_steps": planned["steps"], "validate_every": planned["every"]}
-    encoder = start_or_resume(run, output=run.folder / MODEL, validate=labels, progress=run.progress, **steps)
-    return {
-        "steps": planned["steps"],
-        "step_seconds": (machine.elapsed() - began) / planned["new"],
-        "recipe": str(encoder.recipe),
-    }
+def train(run: Run, settings: Mapping[str, Any], step_seconds: float) -> str:
+    """Train with the best settings while that gains and there is time, and choose a recipe of the trained model.
 
+    The usual number of steps is trained without a comparison. From then on, the number is doubled in a copy, which
+    replaces the model if it is better; without labels, if it is significantly better.
 
-def choose_trained(run: Run, training: Mapping[str, Any]) -> None:
-    """Search recipes on the trained model, and choose the best one if it is better than the best before training.
-
-    The recipe of the training and the best one before are measured too: a gain with the same recipe is the best
-    evidence for the training.
+    Returns:
+        Why the model was not trained; "" if it was.
     """
-    prefix, untrained = f"trained for {training['steps']} steps", run.choice
-    run.models[prefix] = run.folder / MODEL
+    untrained, usual, stage = run.choice, usual_steps(run), 1
+    training: Mapping[str, Any] = {"steps": 0, "every": 0, "step_seconds": step_seconds, "model": None}
+    names: list[str] = []
+    while stage <= LONGEST:
+        longer = stage * usual
+        further, why = train_rounds(run, settings, training, longer)
+        if further["steps"] > training["steps"]:
+            further_names = measure_trained(run, further, untrained)
+            if names:
+                leader, before = (max(measured, key=run.metric.score) for measured in (further_names, names))
+                difference = run.metric.difference(leader, before)
+                if difference[0] <= 0 or not (run.metric.by_labels or difference[1] > 0):
+                    figures = "{:+.1f} [{:+.1f}, {:+.1f}]".format(*difference)
+                    text = f"{further['steps']} steps of training are no better than {training['steps']}, {figures}"
+                    run.complete.append(text)
+                    break
+            training, names = further, further_names
+        if why:
+            text = (
+                f"{longer} instead of {training['steps']} steps of training" if names else f"{longer} steps of training"
+            )
+            run.missing["train"] = (text, (longer - training["steps"]) * training["step_seconds"])
+            if not names:
+                return why
+            break
+        stage *= 2
+    else:
+        run.complete.append(f"{training['steps']} steps are the longest training")
+    choose_trained(run, training, names, untrained)
+    return ""
+
+
+def train_rounds(
+    run: Run, settings: Mapping[str, Any], before: Mapping[str, Any], most: int
+) -> tuple[Mapping[str, Any], str]:
+    """Train in rounds to `most` steps; return the values of the last round, and why there was none to the end.
+
+    Args:
+        before: the values of the round before; its model is extended in a copy.
+    """
+    training, folder = before, run.folder / f"model-{most}"
+
+    def train_round(run: Run, _: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
+        """Train to the next number of steps; labels select the checkpoint."""
+        if before["model"] and not folder.exists():
+            copy = folder.with_name(f"{folder.name}-copy")  # a killed run may have left a part of it
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(run.folder / before["model"], copy)
+            copy.rename(folder)
+        began = machine.elapsed()
+        steps: dict[str, int] = {"max_steps": planned["steps"], "validate_every": planned["every"]}
+        labels = run.metric.validation()
+        encoder = start_or_resume(run, settings, output=folder, validate=labels, progress=run.progress, **steps)
+        step_seconds = (machine.elapsed() - began) / planned["new"]
+        return {**planned, "model": folder.name, "step_seconds": step_seconds, "recipe": str(encoder.recipe)}
+
+    while training["steps"] < most:
+        planned = plan_train(run, training["step_seconds"], training["steps"], most, training["every"])
+        if planned["why"]:
+            return training, str(planned["why"])
+        training = run.step(f"train, from step {training['steps']}", train_round, planned)
+    return training, ""
+
+
+def measure_trained(run: Run, training: Mapping[str, Any], untrained: str) -> list[str]:
+    """Measure a trained model with the recipe of its training and with the best recipe before training.
+
+    A gain with the same recipe is the best evidence for the training.
+    """
+    prefix = f"{TRAINED}{training['steps']} steps"
+    run.models[prefix] = run.folder / training["model"]
+    names = [f"{prefix}: {recipe}" for recipe in dict.fromkeys((training["recipe"], untrained))]
+
+    def measure(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
+        run.measure(*names)
+        run.measure_references(run.shell(run.models[prefix]), prefix)
+        return {"measured": names}
+
+    run.step(f"train, measured after {training['steps']} steps", measure, {"text": "compare the trained model"})
+    return names
+
+
+def choose_trained(run: Run, training: Mapping[str, Any], names: list[str], untrained: str) -> None:
+    """Search recipes on the trained model, and choose the best one if it is better than the best before training."""
+    prefix = f"{TRAINED}{training['steps']} steps"
+    planned = plan_search(run, share_of(run, "train") - 2 * run.speed["measured"])
+    if planned["missing"]:
+        text, seconds = planned["missing"]
+        run.missing["second search"] = (f"on the trained model {text}", seconds)
 
     def search_trained(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
-        run.measure_references(run.shell(run.models[prefix]), prefix)
         board = search(run, planned, run.models[prefix], folder)
         # the leader too, if the search does not establish it as better than the others
-        recipes = dict.fromkeys((training["recipe"], untrained, str(board.best), str(board.leader)))
-        names = [f"{prefix}: {recipe}" for recipe in recipes]
-        run.measure(*names)
-        return {"measured": names, "steps": training["steps"]}
+        measured = [*names, *(f"{prefix}: {recipe}" for recipe in (board.best, board.leader))]
+        run.measure(*measured)
+        return {"measured": measured, "steps": training["steps"]}
 
-    trained = run.step("train, searched", search_trained, plan_search(run, share_of(run, "train")))
+    trained = run.step("train", search_trained, planned)
     best = max(trained["measured"], key=run.metric.score)
     if run.metric.difference(best, untrained)[0] > 0:
         run.choice = best
-    by = f"{training['steps']} steps of training and the recipe {run.parts_of(best)[1]}"
-    run.gained(best, untrained, step="train", by=by, kept=run.choice != untrained)
-
-
-# -- what is saved ----------------------------------------------------------------------------------------------------
-
-
-def encoder(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
-    """Fit, calibrate and save the best encoder."""
-    fitted = run.encoder(run.choice)
-    path = _save(run, fitted, "encoder")
-    return _measure(run, "encoder", Encoder(str(path), device=str(fitted.device)))
-
-
-def static(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
-    """Distil static tables from the encoder, and save the best."""
-    metric, texts = run.metric, list(run.inputs.texts[: planned["texts"]])
-    source, unseen = Encoder(str(run.output / "encoder")), planned["unseen"]
-    backbone = source.module.backbone
-    if unseen == "static" and backbone.static_table.shape[1] != backbone.dimensions:
-        unseen = "mean"
-    model = run.shell(run.parts_of(run.choice)[0])
-    averages, _ = collect(model, texts, layers=["L"], teacher="mean", score=False, unseen=unseen)
-    tables = {
-        f"static, {teacher}{choice}": make_encoder(material, choice, score=False).encoder
-        for teacher, material in (("", averages), ("taught by the encoder, ", _imitating(averages, source, texts)))
-        for choice in TABLES
-    }
-    for name, table in tables.items():
-        metric.measure(name, table, tests=False)
-    best = max(tables, key=lambda name: (round(metric.score(name), 1), metric.agreement("encoder", name)))
-    return _measure(run, "static", Encoder(str(_save(run, tables[best], "static")), device="cpu"))
-
-
-def _imitating(averages: Material, source: Encoder, texts: list[str]) -> Material:
-    """Return the material of tables that imitate an encoder: its vectors, and the averages with its shaping."""
-    chain, tables = source.module.chain, dict(averages.contexts.tables)
-    steps = list(takewhile(lambda step: isinstance(step, AffineShaper), chain.steps))
-    if steps and len(steps) + 1 >= len(chain.steps):  # all steps except the last, which normalizes
-        affine = type(chain)(steps).as_affine()
-        assert affine is not None  # noqa: S101
-        tables = {
-            layer: ((table - affine.mean) @ affine.matrix + affine.offset).astype(np.float32)
-            for layer, table in tables.items()
-        }
-    vectors = np.asarray(source.encode(texts, show_progress_bar=False), np.float32)  # (N,D)
-    if any(table.shape[1] != vectors.shape[1] for table in tables.values()):
-        return averages
-    return replace(
-        averages, contexts=replace(averages.contexts, tables=tables), vectors=vectors, fits={}, held_out=None
-    )
-
-
-def graph(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
-    """Compile the encoder to one graph."""
-    path = str(run.output / "graph")
-    try:
-        compile_graph(Encoder(str(run.output / "encoder"), device="cpu"), run.plan["engine"]).save(path)
-    except EngineError as error:
-        return {"why": str(error).rstrip(".")}
-    return _measure(run, "graph", load_graph(path))
-
-
-def _save(run: Run, encoder: Encoder, name: str) -> Path:
-    """Calibrate an encoder on the texts, and on labelled duplicates if there are any; save it.
-
-    Its model card contains its origin, but no times, so that the same run writes the same card.
-    """
-    duplicates = [task for task in run.inputs.tasks if isinstance(task, DuplicateTask)]
-    for pairs in (*duplicates[:1], None):
-        try:
-            encoder.calibrate(run.fit_texts, pairs, seed=run.settings["seed"])
-            break
-        except InputError as error:  # too few labelled matches, or a similarity other than the cosine
-            run.note(f"Similarities: {error}")
-    lines = [f"`essent improve` on {len(run.inputs.texts):,} texts, measured by {run.metric.by}."]
-    if run.metric.tests:
-        score = bounded(*run.metric.with_interval(run.choice, test=True))
-        lines.append(f"On the test ({run.metric.test_name}): {score}")
-    if encoder.calibration is not None:
-        lines.append(f"Calibrated similarity: {encoder.calibration}.")
-    encoder.chosen = tuple(lines)
-    path = run.output / name
-    encoder.save(str(path), model_name=f"essent/{name}-{encoder.recipe.digest()[:8]}")
-    return path
-
-
-def _measure(run: Run, name: str, saved: Any) -> dict[str, Any]:
-    """Measure a saved encoder; return texts per second (median of rounds on held-out texts) and bytes on disk."""
-    run.metric.measure(name, saved)
-    texts, seconds = list(run.inputs.held_out[:TIMED_TEXTS]), []
-    for _ in range(TIMED_ROUNDS):
-        began = machine.elapsed()
-        saved.encode(texts, show_progress_bar=False)
-        seconds.append(machine.elapsed() - began)
-    size = sum(path.stat().st_size for path in (run.output / name).rglob("*") if path.is_file())
-    return {"texts_per_second": len(texts) / statistics.median(seconds), "bytes": size}
+    seconds = sum(entry["seconds"] for name, entry in run.entries.items() if name.startswith("train"))
+    by = f"{training['steps']} steps of training and the recipe {recipe_of(best)}"
+    run.gained(best, untrained, step="train", by=by, kept=run.choice != untrained, seconds=seconds)

@@ -92,12 +92,12 @@ def renamed(rows: Sequence[Row], columns: Mapping[str, str] | None) -> list[Row]
     check_roles(columns)
     table = []
     for row in rows:
-        own = {role: row.column(role, [name.lower()]) for role, name in columns.items()}
-        if missing := [role for role, column in own.items() if column is None]:
-            raise DataError(
-                f"{row.where}: no column {columns[missing[0]]!r} for {missing[0]!r}. Columns: "
-                f"{', '.join(map(repr, row.values)) or 'none'}."
-            )
+        own = {}
+        for role, name in columns.items():
+            if (column := row.column(role, [name.lower()])) is None:
+                names = ", ".join(map(repr, row.values)) or "none"
+                raise DataError(f"{row.where}: no column {name!r} for {role!r}. Columns: {names}.")
+            own[role] = column
         unread = {*own.values(), *(LABELS if set(LABELS) & set(columns) else ())}
         retained = {name: value for name, value in row.values.items() if name not in unread}
         table.append(row._replace(values=retained | {role: row.values[name] for role, name in own.items()}))
