@@ -136,8 +136,7 @@ def test_a_checkpoint_is_refused_by_another_run(
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(DataError, match="Delete it to start over"):
         average_contexts(backbone, CORPUS, plan, **settings)
-    path.unlink()
-    renewed = average_contexts(backbone, CORPUS, plan, **settings)
+    renewed = average_contexts(backbone, CORPUS, plan, **settings, renew=True)
     np.testing.assert_array_equal(renewed.vectors, vectors)
     with safe_open(path, framework="numpy") as file:
         arrays, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118

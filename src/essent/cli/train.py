@@ -193,8 +193,6 @@ def distill(
     corpus = read_corpus(texts, column)
     validation = read_labelled(validate, columns)
     show_note(f"{len(corpus)} distinct texts from {listed(texts)}")
-    if run.force:
-        (output / CHECKPOINT).unlink(missing_ok=True)
     material, _ = collect(
         model,
         corpus,
@@ -204,6 +202,7 @@ def distill(
         options=run.options,
         unseen=unseen,
         state=output / CHECKPOINT,
+        renew=run.force,
         progress=not is_quiet(),
         note=show_note,
     )

@@ -49,6 +49,7 @@ def average_contexts(
     layers: Sequence[int] | None = None,
     unseen: str = AUTO,
     state: Path | None = None,
+    renew: bool = False,
     every: float = 60.0,
     batch_size: int = 32,
     progress: bool = False,
@@ -68,6 +69,7 @@ def average_contexts(
             `zero`, `mean` (over all positions of all tokens), or `auto`: `alone` if it takes no more tokens than the
             texts, or than a vocabulary of 50,000 tokens; otherwise `static`.
         state: checkpoint file for resuming a killed run; None writes none.
+        renew: start over if `state` belongs to another run or cannot be read, instead of raising an error.
         every: seconds of work that a kill may lose.
         batch_size: size of a batch: 32 holds as many tokens as 32 texts of 64 tokens.
         progress: show a bar, or lines if standard error is a file or pipe.
@@ -76,7 +78,7 @@ def average_contexts(
 
     Raises:
         InputError: no texts, a layer that the model lacks, or an unknown value of `unseen`.
-        DataError: `state` belongs to another run (other texts, another model or other settings).
+        DataError: `state` belongs to another run (other texts, another model or other settings), without `renew`.
         ModelError: a static model, which has no states.
     """
     corpus = check_texts(texts)
@@ -92,7 +94,7 @@ def average_contexts(
         ),
     }
     checkpoint = Checkpoint(state, identity, every)
-    checkpoint.resume(sums)
+    checkpoint.resume(sums, renew)
     backbone.eval()
     with torch.inference_mode():
         if sums.done:

@@ -223,8 +223,11 @@ class Checkpoint:
         with replacing_file(self.path) as temporary:
             save_file(arrays, temporary, metadata={**self.identity, "done": str(sums.done)})
 
-    def resume(self, sums: Sums) -> None:
+    def resume(self, sums: Sums, renew: bool) -> None:
         """Fill the sums, which are zero, from the file of an earlier run, if there is one.
+
+        Args:
+            renew: start over instead of raising an error.
 
         Raises:
             DataError: the file belongs to another run, or cannot be read.
@@ -248,9 +251,11 @@ class Checkpoint:
             counts, done = {attribute: arrays[name] for name, attribute in COUNTS.items()}, int(metadata["done"])
             if sums.vectors is not None:
                 sums.vectors[: len(arrays["vectors"])] = arrays["vectors"]
-        except DataError:
-            raise
         except (OSError, ValueError, KeyError, SafetensorError) as error:
+            if renew:
+                return
+            if isinstance(error, DataError):
+                raise
             raise DataError(f"Cannot read {path} ({error!r}). Delete it to start over.") from error
         for layer, table in sums.tables.items():
             table[observed.to(table.device)] = torch.from_numpy(tables[layer]).to(table.device)
