@@ -236,6 +236,7 @@ def improve(
     columns: opt.Columns = None,
     column: opt.Column = "text",
     budget: str = "30m",
+    goal: Literal["quality", "speed", "size"] = "quality",
     use: opt.Use = None,
     run: opt.Run = opt.Run(),
 ) -> None:
@@ -248,7 +249,7 @@ def improve(
 
     ```console
     $ essent improve -m bert-base-uncased --texts corpus.jsonl --budget 60m -o better
-    $ essent improve -m ./my-model --texts corpus.jsonl --data dev.csv --test test.csv -o better
+    $ essent improve -m ./my-model --texts corpus.jsonl --data dev.csv --test test.csv --goal speed -o better
     ```
 
     Args:
@@ -260,6 +261,8 @@ def improve(
         data_folder: Folder of the named tasks: DIR/sts/NAME.jsonl. Default: the hub.
         column: Column with the texts, in .jsonl, .csv, .tsv and .parquet files.
         budget: Maximum total time, such as 90s, 30m or 1.5h.
+        goal: Which result to recommend: quality (the encoder), speed or size (the static table or the graph, if it
+            retains most of the quality).
         use: What the vectors are for. Without labels, it decides the criterion, and only for similarity is the model
             trained. Default: similarity of sentences, or what the labels measure.
     """
@@ -276,6 +279,7 @@ def improve(
         folder=data_folder,
         columns=named_columns,
         budget=budget,
+        goal=goal,
         use=use,
         options=run.options,
         progress=not is_quiet(),
