@@ -62,7 +62,7 @@ def test_unfinished_folder_restarts_and_a_damaged_one_is_not_read(tmp_path: Path
         content = (tmp_path / name).read_bytes()
         for damaged in (content[:-8], content + content[-8:]):
             (tmp_path / name).write_bytes(damaged)
-            with pytest.raises(ValueError, match="cannot reshape"):
+            with pytest.raises(DataError, match="is missing or damaged"):
                 Store(tmp_path, {"a": 1}, 2, 3).read("pooled.bin", (2, 3))
         (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match="is a file"):

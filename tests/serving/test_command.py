@@ -235,6 +235,15 @@ def test_stop_answers_every_received_request(static: Prepared) -> None:
     assert (server.server.answered, server.server.unfinished) == (1 + len(used) + len(new), 0)
 
 
+def test_half_a_head_does_not_hold_the_stop(static: Prepared) -> None:
+    server = Running([static], Settings(port=0, timeout=1.0))
+    server.start()
+    half = connect(server.port)
+    half.sendall(REQUEST[:20])
+    server.stop()
+    assert read_all(half) == b""
+
+
 def send_until_refused(port: int, statuses: Counter[str], stop: threading.Barrier) -> None:
     """Request after request, until the server says that it is gone."""
     while True:

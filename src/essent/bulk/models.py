@@ -249,7 +249,7 @@ def ready(encoder: Any, settings: BulkSettings) -> Model:
         if not hasattr(encoder, "encode_chunks"):
             raise InputError(
                 f"chunk={settings.chunk!r} needs an Encoder in torch, which gives a vector per token, not a "
-                f"{type(encoder).__name__}. Use engine=torch with a transformer, or "
+                f"{type(encoder).__name__}. Name a transformer's folder, or use "
                 f"chunk={str(settings.chunk).removeprefix(LATE)!r}."
             )
         from essent.encoder.late import check_late

@@ -25,7 +25,7 @@ from essent.bulk.parts import LIBRARIES, Part, check_same, clean, part_paths, pa
 from essent.bulk.sources import find_sources
 from essent.bulk.units import Job, Unit, inspect_sources, output_fields, plan
 from essent.bulk.work import do_units, do_units_by_workers
-from essent.errors import DataError, ModelError
+from essent.errors import DataError, InputError, ModelError
 from essent.tasks.base import prompt_note
 from essent.tasks.result import library_versions
 
@@ -142,6 +142,10 @@ def encode(
         check_size(workers, "workers")
     spec = ModelSpec(model, recipe, precision, dict(options or {}))
     chosen = BulkSettings(**settings)
+    if (ray or workers not in (None, 1)) and not isinstance(model, (str, Path)):
+        raise InputError(
+            "workers= and ray= load the model in other processes: save it, and pass the path of its folder."
+        )
     if ray:
         from essent.bulk.ray_cluster import connected, do_units_on_cluster
     failures: list[DataError] = []

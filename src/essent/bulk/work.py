@@ -28,7 +28,7 @@ from essent.bulk.batches import encode, read_batches
 from essent.bulk.models import Model, open_model
 from essent.bulk.parts import Part, PartWriter, clean
 from essent.bulk.units import Job, Unit
-from essent.errors import DataError, EssentError, InputError, ModelError
+from essent.errors import DataError, EssentError, ModelError
 
 AHEAD = 3  # maximum batches that wait to be encoded, and that wait to be written
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
@@ -108,7 +108,6 @@ def do_units_by_workers(
 
     Raises:
         DataError: see `do_units`; or a process ended, for example because memory ran out.
-        InputError: the model has no name or folder.
     """
     threads, job = max(1, cores() // workers), sendable(job)
     with _processes(workers, threads, job.folder) as processes:
@@ -144,16 +143,8 @@ def do_units_by_workers(
 
 
 def sendable(job: Job) -> Job:
-    """Return the job in a form that other processes and machines can read.
-
-    Raises:
-        InputError: a loaded model, which each process would have to copy.
-    """
+    """Return the job in a form that other processes and machines can read; its model is a name or a folder."""
     model = job.spec.model
-    if not isinstance(model, (str, Path)):
-        raise InputError(
-            "workers= and ray= load the model in other processes: save it, and pass the path of its folder."
-        )
     return replace(job, spec=replace(job.spec, model=str(Path(model).absolute()))) if Path(model).exists() else job
 
 
@@ -248,6 +239,9 @@ def _work(pipe: Any) -> None:
 
     try:
         job, threads = pipe.recv()
+        if "ESSENT_DEBUG" not in os.environ:  # read by the libraries when they are imported
+            os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+            os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
         for part in do_units(requested_units(), job, open_same_model(job, threads), stop):
             send(part)
     except BaseException as error:

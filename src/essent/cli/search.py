@@ -83,7 +83,7 @@ def search(
     column: opt.Column = "text",
     space: Annotated[str, Parameter(alias="-s")] = "auto",
     ask: Annotated[int | None, Parameter(group=opt.INPUTS)] = None,
-    ask_file: Annotated[Path, Parameter(group=opt.INPUTS)] = Path("ask.csv"),
+    ask_file: opt.Folder = None,
     report: opt.Report = None,
     options: SearchOptions = SearchOptions(),
 ) -> None:
@@ -113,9 +113,12 @@ def search(
             decoder, or a .yaml file of grids.
         ask: Select this number of pairs of --texts to annotate by hand: those on which the recipes disagree most.
         ask_file: The .csv file of --ask: the first run writes the pairs; fill in the scores and run the same command
-            again.
+            again. Default: ask.csv.
         report: Write a page (.html, .md) or a picture (.png): heads × layers, scores by layer, the first rows.
     """
+    if ask is None:
+        opt.refuse({"--ask-file": ask_file}, "needs --ask N.")
+    ask_file = ask_file or Path("ask.csv")
     if texts is None:
         opt.refuse({"--ask": ask}, "selects pairs of unlabelled texts to annotate. Pass the texts with --texts.")
     if ask is not None and use not in (None, "similarity"):

@@ -19,8 +19,9 @@ def serve(
 ) -> None:
     """Serve embeddings over HTTP.
 
-    Clients of OpenAI's API and of text-embeddings-inference (TEI) work unchanged. Texts that are too long are rejected
-    or, with --truncate, truncated and reported in the response. Short requests do not wait for large ones.
+    Clients of OpenAI's embeddings, and of /embed of text-embeddings-inference (TEI), work unchanged. Texts that are too
+    long are rejected or, with --truncate, truncated and reported in the response. Short requests do not wait for large
+    ones.
 
     Before the server starts, every model must reproduce its golden vectors: the vectors of a few fixed texts, stored
     with the encoder or computed when it is loaded. They are checked again whenever an engine restarts.

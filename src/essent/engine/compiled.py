@@ -255,7 +255,7 @@ def check_golden(compiled: CompiledEncoder, subject: str, alone: int | None = No
         difference, limit = largest_difference(vectors, expected), TOLERANCES[runtime.engine]
         if compiled.precision != "float32" and np.isfinite(difference):
             difference, limit = 1 - float(cosines(vectors, expected).min()), COSINE_TOLERANCES[compiled.precision]
-        if difference > limit:
+        if not difference <= limit:  # NaN too
             raise EngineError(
                 f"{subject} does not reproduce torch's vectors in {compiled.precision}: the difference is "
                 f"{difference:.1e}, the limit {limit:.0e}."

@@ -70,7 +70,7 @@ def evaluate(
     precision: str = AUTO,
     **options: Any,
 ) -> Evaluation:
-    """Score models and recipes on tasks, in one pass per model and template over the distinct texts of all tasks.
+    """Score models and recipes on tasks, in one pass per model and template over the distinct texts of each task.
 
     Frequencies (idf), shaping and flow are learned separately for each task, from all its texts: both sides of all
     pairs, with duplicates. This is the papers' protocol (superscript T).

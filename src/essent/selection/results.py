@@ -162,6 +162,8 @@ class Evaluation(TextDisplay, dict[str, list[Result]]):
                 allowed = ", ".join(score_names)
                 raise InputError(f"Cannot compare by {score!r} on {labelled.name}. Its scores: {allowed}.")
             evidence = [next(r.evidence for r in self[name] if r.task == labelled.name) for name in names]
+            if any(values is None for values in evidence):
+                raise InputError(f"The results on {labelled.name} contain no evidence to compare. Evaluate again.")
             scored.append(Scored(labelled, score or score_names[0], list(names), np.array(evidence)))
         return scored
 

@@ -266,7 +266,7 @@ def _read_grid(entry: Mapping[str, Any], where: str) -> Grid:
     choices = {}
     for key, value in entry.items():
         items = value if isinstance(value, list) else [value]
-        if not items or not all(isinstance(item, (str, int)) for item in items):
+        if not items or not all(isinstance(item, (str, int)) and not isinstance(item, bool) for item in items):
             raise DataError(f"{where}: {key} must be a text or a list of texts, not {value!r}.")
         choices[key] = tuple(map(str, items))
     slots = {key: choices.pop(key) for key in list(choices) if key not in KEYS}

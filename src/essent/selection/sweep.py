@@ -295,8 +295,14 @@ class Store:
                 f"{folder} contains another search (other model, data, recipes or settings). Choose another folder, or "
                 "remove this one to start over."
             )
-        self._mapped = np.memmap(rows, DOUBLE, "r+")
-        self.rows = self._mapped.reshape(recipes, width)
+        try:
+            self._mapped = np.memmap(rows, DOUBLE, "r+")
+            self.rows = self._mapped.reshape(recipes, width)
+        except (OSError, ValueError):
+            raise self._damaged(rows) from None
+
+    def _damaged(self, path: Path) -> DataError:
+        return DataError(f"{path} is missing or damaged. Remove the folder {self.folder} to start the search over.")
 
     def _sync(self, *paths: Path) -> None:
         if self.durable:
@@ -326,7 +332,10 @@ class Store:
 
     def read(self, name: str, shape: tuple[int, int]) -> np.ndarray:
         """Return a file's values in the shape in which they were written."""
-        return np.fromfile(self.folder / name, FLOAT).reshape(shape)
+        try:
+            return np.fromfile(self.folder / name, FLOAT).reshape(shape)
+        except (OSError, ValueError):
+            raise self._damaged(self.folder / name) from None
 
     def remove(self, pattern: str) -> None:
         """Remove files of vectors that no recipe reads any more."""

@@ -301,8 +301,11 @@ class Server(uvicorn.Server):
             with listener, suppress(OSError):  # raised when the queue is empty
                 while True:
                     await loop.connect_accepted_socket(protocol, listener.accept()[0])
-        while not self.force_exit and (
-            (state.connections and loop.time() < start + QUIET) or any(map(_has_partial_head, state.connections))
+        end = start + (self.config.timeout_graceful_shutdown or 0)
+        while (
+            not self.force_exit
+            and loop.time() < end
+            and ((state.connections and loop.time() < start + QUIET) or any(map(_has_partial_head, state.connections)))
         ):
             await asyncio.sleep(0.02)
         seconds = (self.config.timeout_graceful_shutdown or 0) - int(loop.time() - start)  # left for the stop

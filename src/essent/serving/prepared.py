@@ -213,6 +213,8 @@ def _load(name: str, source: str, engine: str, precision: str, folder: Path) -> 
     if is_halved and engine == "torch":
         raise EngineError("precision='bfloat16' needs a graph on the CPU: set engine='openvino'.")
     model = open_encoder(source, FLOAT32 if is_halved else precision)
+    if isinstance(model, CompiledEncoder) and engine not in (AUTO, model.runtime.engine):
+        raise EngineError(f"{name} is a graph of {model.runtime.engine}; save it again with --format {engine}.")
     if isinstance(model, (StaticEncoder, CompiledEncoder)):
         return model, None, source
     from essent.encoder.encoder import Encoder

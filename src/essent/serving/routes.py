@@ -1,4 +1,4 @@
-"""The paths of OpenAI's API, of text-embeddings-inference (TEI), with the answers of its code, and of essent."""
+"""The paths of OpenAI's API, of text-embeddings-inference (TEI), and of essent."""
 
 from __future__ import annotations
 
@@ -91,6 +91,8 @@ async def models(service: Served) -> dict[str, Any]:
 async def embed(service: Served, body: schemas.EmbedBody) -> Response:
     """Vectors of a text or of a list of texts, of length 1 unless `normalize` is false."""
     model, prompt = service.find(body.model, body.prompt_name)
+    if body.truncation_direction and model.reading.cuts_start:
+        raise RequestError(400, f"{model.name} truncates at the start.", param="truncation_direction")
     service.check_texts(body.inputs, "inputs[{}]".format)
     embedded = await service.embed(
         model, body.inputs, prompt, name_of="inputs[{}]".format, truncate=body.truncate,

@@ -61,7 +61,7 @@ class EmbedBody(ModelChoice):
 
     inputs: Texts
     truncate: StrictBool | None = None
-    truncation_direction: Literal["right", "Right"] = "right"
+    truncation_direction: Literal["right", "Right"] | None = None
     normalize: StrictBool = True
     dimensions: Dimensions | None = None
 

@@ -59,7 +59,7 @@ class Service:
     def __init__(
         self, models: list[Prepared], settings: Settings, engine_threads: int, tokenizing_threads: int
     ) -> None:
-        self.settings, self.tokenizing_threads = settings, tokenizing_threads
+        self.settings = settings
         self.models = {model.name: model for model in models}
         self.created = int(time.time())
         self._waiting = 0

@@ -36,7 +36,8 @@ def find_device(requested: str | None) -> str:
     if requested in (None, best, "cpu"):
         return requested or best
     allowed = " or ".join(repr(kind) for kind in dict.fromkeys((best, "cpu")))
-    raise InputError(f"device={requested!r}: must be {allowed} on this machine.")
+    several = " To choose one of several GPUs, set the environment variable CUDA_VISIBLE_DEVICES." * (best == "cuda")
+    raise InputError(f"device={requested!r}: must be {allowed} on this machine.{several}")
 
 
 def on_device(device: str, precision: str) -> dict[str, Any]:

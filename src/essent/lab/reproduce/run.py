@@ -1,4 +1,4 @@
-"""Run a published table again; each text is encoded once per model."""
+"""Run a published table again; the texts of a task are encoded once per model."""
 
 from __future__ import annotations
 
