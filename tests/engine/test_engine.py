@@ -121,6 +121,7 @@ def test_the_arguments_of_encode(encoder: Encoder, compiled: CompiledEncoder, tm
     ):
         with pytest.raises(error, match=message):
             call()
+    assert not (tmp_path / "x").exists()
 
 
 # -- folders ----------------------------------------------------------------------------------------------------------

@@ -25,6 +25,10 @@ ModelLike: TypeAlias = "str | Path | SentenceTransformer"  # a hub name, a folde
 TextsLike: TypeAlias = "Iterable[str]"  # a list, a column, an array, a generator; see `essent._core.texts.check_texts`
 Encode = TypeVar("Encode", bound=Callable[..., Any])
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+CHOICES: dict[str, tuple[str | None, ...]] = {  # allowed values of arguments of `encode`
+    "output_value": ("sentence_embedding", "token_embeddings", None),
+    "precision": ("float32", "int8", "uint8", "binary", "ubinary", None),
+}
 
 
 def check_path(path: Any, name: str = "path", expected: str = "a str or a Path") -> str:
@@ -147,6 +151,9 @@ def check_encode(prompts: Mapping[str, Any], arguments: Mapping[str, Any]) -> No
         check_size(arguments["batch_size"], "batch_size")
     if arguments.get("truncate_dim") is not None:
         check_size(arguments["truncate_dim"], "truncate_dim")
+    for argument, choices in CHOICES.items():
+        if (choice := arguments.get(argument, choices[0])) not in choices:
+            raise InputError(f"{argument}={choice!r:.60}: must be one of {', '.join(map(repr, choices))}.")
     check_prompt(arguments.get("prompt"), arguments.get("prompt_name"), prompts)
     device = arguments.get("device")
     for name in device if isinstance(device, list) else [device]:

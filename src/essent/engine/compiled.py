@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from safetensors.numpy import save_file
@@ -208,7 +208,9 @@ class CompiledEncoder(NumpyEncoder):
             from sentence_transformers import SentenceTransformer
 
             from essent.engine.graph import GraphModule
-        return SentenceTransformer(modules=[GraphModule(self)], device="cpu", **self.settings)
+        model: Any = SentenceTransformer(modules=[GraphModule(self)], device="cpu", **self.settings)
+        model.save = model.save_pretrained = model[0].save  # which refuses before anything is written
+        return cast("SentenceTransformer", model)
 
 
 def _windows(order: np.ndarray, lengths: np.ndarray) -> Iterator[np.ndarray]:

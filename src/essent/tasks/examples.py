@@ -13,7 +13,7 @@ PARTS = ("train", "dev", "test")
 PART_NAMES = {"train": "train", "dev": "dev", "validation": "dev", "test": "test"}
 TRUE, FALSE = ("1", "1.0", "true"), ("0", "0.0", "false")
 SIDES = ("sentence1", "sentence2")
-QUERY, DOCUMENT = ("query", "anchor"), ("document", "positive")
+QUERY, DOCUMENT = ("anchor", "query"), ("positive", "document")
 SCORE = ("score", "label")
 TRIPLET = {"anchor": QUERY, "positive": DOCUMENT, "negative": ("negative",)}
 LABELS = ("label", "score", "cluster", "relevance")
@@ -98,8 +98,10 @@ def renamed(rows: Sequence[Row], columns: Mapping[str, str] | None) -> list[Row]
                 names = ", ".join(map(repr, row.values)) or "none"
                 raise DataError(f"{row.where}: no column {name!r} for {role!r}. Columns: {names}.")
             own[role] = column
-        unread = {*own.values(), *(LABELS if set(LABELS) & set(columns) else ())}
-        retained = {name: value for name, value in row.values.items() if name not in unread}
+        unread = {name for group in (LABELS, QUERY, DOCUMENT) if set(group) & set(columns) for name in group}
+        retained = {
+            name: value for name, value in row.values.items() if name not in own.values() and name.lower() not in unread
+        }
         table.append(row._replace(values=retained | {role: row.values[name] for role, name in own.items()}))
     return table
 
@@ -291,7 +293,7 @@ def _is_duplicate(row: Row) -> bool:
 
 def _grade(row: Row) -> int:
     """Return the relevance of a row's document; 1 without such a column."""
-    column = row.column("relevance", ("relevance", "label", "score"))
+    column = row.column("relevance", ("grade", "relevance", "relevant", "score", "label"))
     grade = "1" if column is None else _plain(row.values[column])
     number = float(grade in TRUE) if grade in {*TRUE, *FALSE} else _number(grade)
     if not number.is_integer():
@@ -318,7 +320,7 @@ def _label(row: Row) -> str:
 
 def part_of(row: Row) -> str | None:
     """Return the part of a row, of train, dev and test; None without one."""
-    column = row.column("split")
+    column = row.column("split", ("split", "part"))
     if column is None or row.values[column] is None:
         return None
     part = PART_NAMES.get(_plain(row.values[column]))

@@ -203,6 +203,8 @@ def _rows_of_folder(row: DataSet, split: str, data: Path) -> tuple[list[Row], di
     """
     searched = _files_of(row, split, data)
     files = {part: path for part, path in searched.items() if path.is_file()}
+    if row.kind == "classification" and not {"train", "test"} <= files.keys():
+        files = {"": files[""]} if "" in files and row.scale is None else {}
     if not files:
         expected = " or ".join(map(str, searched.values()))
         raise DataError(f"No data for {row.name!r} in {data}. Expected {expected}.")
@@ -210,7 +212,10 @@ def _rows_of_folder(row: DataSet, split: str, data: Path) -> tuple[list[Row], di
         files.pop("", None)
     rows = []
     for part, path in files.items():
-        rows += _with_part(located_rows(path), part if row.kind == "classification" else "")
+        part_rows = located_rows(path)
+        if row.columns and all(part_rows[0].column(role, [name]) for role, name in row.columns.items()):
+            part_rows = renamed(part_rows, row.columns)  # as on the hub
+        rows += _with_part(part_rows, part if row.kind == "classification" else "")
     return rows, {"source": str(next(iter(files.values())))}, []
 
 

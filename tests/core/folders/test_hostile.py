@@ -63,6 +63,15 @@ def whole_of(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
     return build
 
 
+def test_settings_after_an_empty_file_are_checked(whole_of: Callable[[str], Path], tmp_path: Path) -> None:
+    """sentence-transformers reads the next of seven files if one is empty."""
+    folder = shutil.copytree(whole_of("plain"), tmp_path / "model")
+    (folder / "sentence_bert_config.json").write_text("{}")
+    (folder / "sentence_roberta_config.json").write_text('{"tokenizer_args": {"tokenizer_file": "/elsewhere.json"}}')
+    with pytest.raises(EssentError, match=r"sentence_roberta_config.json.*tokenizer_file"):
+        Encoder(folder, "mean")
+
+
 @pytest.fixture
 def attacked(request: pytest.FixtureRequest, whole_of: Callable[[str], Path], tmp_path: Path) -> Iterator[Path]:
     """A folder after an attack; afterwards nothing has run."""

@@ -76,6 +76,7 @@ def one_of(*values: Any) -> Kind:
 TEXT = Kind("a string", lambda value: isinstance(value, str))
 WHOLE = Kind("a whole number", _whole)
 ANYTHING = Kind("anything", lambda value: True)
+PLAIN = Kind("a string, a number, true, false or null", lambda v: v is None or isinstance(v, (str, bool, int, float)))
 NULL = one_of(None)
 FILE_NAME = Kind(
     "the name of a file in the folder itself, or null",
@@ -176,6 +177,8 @@ MODULE_SETTINGS: Table = {
         lambda value: isinstance(value, str) and is_stock_class(value, WORD_TOKENIZERS),
     ),
     "*_name_or_path": NULL,
+    "processing_kwargs": optional(mapping(mapping(PLAIN))),
+    "word_weights": ANYTHING,  # of WordWeights, by word
 }
 # The modules for text, and the settings file of each.
 MODULES: dict[str, str] = {
@@ -236,9 +239,7 @@ def _tables(name: str, find: Find, has: Has) -> Iterator[tuple[str, Table]]:
         if Path(name, folder).is_dir():
             check_places(Path(name), Path(name, folder))
         if kind == "Transformer":
-            names = (folder + file for file in (MODULES[kind], *LEGACY_SETTINGS))
-            if settings := next(filter(find, names), None):  # sentence-transformers reads the first existing one
-                yield settings, MODULE_SETTINGS
+            yield from _settings_of_transformer(folder, find)
             yield f"{folder}config.json", CONFIG
             if (adapter := find(f"{folder}adapter_config.json")) is not None:
                 raise DamagedError(
@@ -257,6 +258,15 @@ def _tables(name: str, find: Find, has: Has) -> Iterator[tuple[str, Table]]:
             yield from _tokenizer(folder)
     if has(GRAPH):
         yield from _tokenizer("")
+
+
+def _settings_of_transformer(folder: str, find: Find) -> Iterator[tuple[str, Table]]:
+    """Yield the files up to the first that is not empty: sentence-transformers reads on after an empty one."""
+    for file in (folder + name for name in (MODULES["Transformer"], *LEGACY_SETTINGS)):
+        if (path := find(file)) is not None:
+            yield file, MODULE_SETTINGS
+            if read_json(path):
+                return
 
 
 def _tokenizer(folder: str, *, guarded: bool = False) -> Iterator[tuple[str, Table]]:

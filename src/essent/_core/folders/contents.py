@@ -67,7 +67,7 @@ def is_essent_folder(name: str, options: dict[str, Any]) -> bool:
     Raises:
         ModelError: no such folder.
     """
-    if not Path(name).is_dir() and name.count("/") != 1:
+    if not Path(name).is_dir() and (Path(name).exists() or name.count("/") != 1):
         return False
     options = reach_model(name, options)
     try:

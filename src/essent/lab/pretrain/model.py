@@ -68,7 +68,9 @@ def new_model(architecture: str, tokenizer: Any, *, untied: bool) -> Any:
         if index is not None and hasattr(config, f"{name}_token_id"):
             setattr(config, f"{name}_token_id", index)
     with _only_masked_models(config.model_type):
-        return AutoModelForMaskedLM.from_config(config).float()
+        model = AutoModelForMaskedLM.from_config(config).float()
+    _check_encoder(model)
+    return model
 
 
 def _read_config(name: str) -> Any:
@@ -82,6 +84,13 @@ def _read_config(name: str) -> Any:
             f"{name} is not a configuration, a JSON object with a model_type of transformers: "
             f"{' '.join(str(error).split())}"
         ) from None
+
+
+def _check_encoder(model: Any) -> None:
+    if model.config.is_encoder_decoder:
+        raise ModelError(
+            f"{model.config.model_type!r} has a decoder. Use a model that is an encoder alone, such as bert."
+        )
 
 
 @contextlib.contextmanager
@@ -108,6 +117,7 @@ def open_model(name: str, options: Mapping[str, Any]) -> tuple[Any, list[str]]:
         model, report = AutoModelForMaskedLM.from_pretrained(
             name, dtype=torch.float32, output_loading_info=True, **guarded(options, weights=True)
         )
+    _check_encoder(model)
     missing = sorted(report["missing_keys"])
     if encoder_weights := [weight for weight in missing if weight.startswith(f"{model.base_model_prefix}.")]:
         require_weights(name, model, lambda: weight_shapes(name, file_options(options)), encoder_weights)
@@ -175,7 +185,8 @@ def mask(ids: torch.Tensor, masking: Any) -> dict[str, torch.Tensor]:
     The random numbers come from the masking's own generator or, if it has none, from torch's on the CPU.
     """
     own_ids, tokenizer = ids.cpu().long(), masking.tokenizer
-    special = torch.isin(own_ids, torch.tensor(tokenizer.all_special_ids))
+    unmasked = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    special = torch.isin(own_ids, torch.tensor(sorted(unmasked)))
     masked, labels = masking.torch_mask_tokens(own_ids.clone(), special)
     batch = {"input_ids": masked, "attention_mask": (own_ids != tokenizer.pad_token_id).long(), "labels": labels}
     return {name: values.to(ids.device) for name, values in batch.items()}

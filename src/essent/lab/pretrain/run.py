@@ -117,6 +117,10 @@ def pretrain(
         network = new_model(str(settings.config), tokenizer, untied=settings.untied)
     else:
         network, missing = open_model(model, options)
+    if network.config.vocab_size < len(tokenizer):
+        raise InputError(
+            f"vocab_size={network.config.vocab_size} of the model: must be at least {len(tokenizer)}, the tokenizer's."
+        )
     positions = getattr(network.config, "max_position_embeddings", length)
     if positions < length:
         raise InputError(f"max_seq_length={length}: must be at most {positions}, the model's number of positions.")
