@@ -98,7 +98,9 @@ def test_late_chunks_need_states(bert: Path, bulk: Bulk) -> None:
         chunk="late:sentences",
         recipe="last-token",
     )
-    bulk.refuse(r"needs an Encoder in torch.*not a StaticEncoder. .* or use chunk='tokens:9'", rows, chunk="late:tokens:9")
+    bulk.refuse(
+        r"needs an Encoder in torch.*not a StaticEncoder. .* or use chunk='tokens:9'", rows, chunk="late:tokens:9"
+    )
     bulk.refuse(r"weights=cls: late chunking needs", rows, Encoder(str(bert), "cls"), chunk="late:sentences")
 
 

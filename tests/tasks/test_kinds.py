@@ -201,6 +201,13 @@ ROWS = {
 }
 
 
+def test_other_names_of_relevance_and_part() -> None:
+    graded: Any = as_task([{"query": "a", "positive": name, "grade": grade} for name, grade in (("b", 0), ("c", 2))])
+    assert [grade for grades in graded.relevant.values() for grade in grades.values()] == [0, 2]
+    parts: Any = as_task([{"text": f"t{n}", "label": n % 2, "part": "test" if n > 9 else "train"} for n in range(20)])
+    assert {example.part for example in parts.examples} == {"train", "test"}
+
+
 @pytest.mark.parametrize("kind", ROWS)
 def test_every_role_of_every_kind(kind: str, tmp_path: Path) -> None:
     rows = ROWS[kind]
@@ -226,6 +233,11 @@ def test_every_role_of_every_kind(kind: str, tmp_path: Path) -> None:
             {"text": "body", "label": "fine"},
             {"text": "old", "body": "t", "label": "coarse", "fine": "f", "cluster": 3, "split": "test"},
             {"text": "t", "label": "f", "split": "test"},
+        ),
+        (  # ignoring case, and instead of other queries and documents
+            {"query": "q", "positive": "answer"},
+            {"q": "a", "answer": "b", "Document": 7, "anchor": "c", "Score": 1},
+            {"query": "a", "positive": "b", "Score": 1},
         ),
         ({"score": "label", "text": "text"}, {"text": "a\nb", "label": 1}, {"score": 1, "text": "a\nb"}),
         ({"sentence1": "b", "sentence2": "a"}, {"a": "x", "b": "y"}, {"sentence1": "y", "sentence2": "x"}),

@@ -85,6 +85,15 @@ def test_labelled_texts_in_a_folder(tmp_path: Path) -> None:
     assert set(parts_of(cr)) == {None}
     assert set(parts_of(sst2)) == {"train", "dev", "test"}
     assert "dev is missing" in sst5.notes[0]
+    for part in ("train", "test"):  # as on the hub, the coarse classes
+        rows = [{"text": f"t{n}", "label_coarse": n % 2, "label": n % 4} for n in range(12)]
+        write_rows(tmp_path / "classification" / f"trec.{part}.jsonl", rows)
+    (tmp_path / "classification" / "trec.dev.jsonl").unlink()
+    coarse: Any = load_task("trec", tmp_path)
+    assert {example.target for example in coarse.examples} == {"0", "1"}
+    (tmp_path / "classification" / "trec.test.jsonl").unlink()
+    with pytest.raises(DataError, match="No data for 'trec'"):
+        load_task("trec", tmp_path)
 
 
 def test_soft_targets_come_from_the_scored_pairs(tmp_path: Path) -> None:

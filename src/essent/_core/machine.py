@@ -58,7 +58,7 @@ def _share(group: Path) -> float | None:
 
 # -- precisions -------------------------------------------------------------------------------------------------------
 
-AUTO, FLOAT32, BFLOAT16, FLOAT16, INT8 = "auto", "float32", "bfloat16", "float16", "int8"
+AUTO, FLOAT32, BFLOAT16, FLOAT16 = "auto", "float32", "bfloat16", "float16"
 SHORT = {"f32": FLOAT32, "fp32": FLOAT32, "bf16": BFLOAT16, "f16": FLOAT16, "fp16": FLOAT16}
 PASSES = (AUTO, FLOAT32, BFLOAT16)  # precisions of encoding
 CPU_FLAGS = ("avx512_bf16", "amx_bf16", "bf16")  # torch's names for x86 and ARM

@@ -308,8 +308,7 @@ class Server(uvicorn.Server):
             and ((state.connections and loop.time() < start + QUIET) or any(map(_has_partial_head, state.connections)))
         ):
             await asyncio.sleep(0.02)
-        seconds = (self.config.timeout_graceful_shutdown or 0) - int(loop.time() - start)  # left for the stop
-        self.config.timeout_graceful_shutdown = max(1, seconds)
+        self.config.timeout_graceful_shutdown = max(1, int(end - loop.time()))
         await super().shutdown(sockets)
         self.answered, self.unfinished = state.total_requests - before, len(state.connections)
 

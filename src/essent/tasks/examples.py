@@ -79,7 +79,9 @@ SUBSETS = ("Synonym", "Antonym", "Random MLM", "Typo", "Negation (Main)", "Negat
 
 
 def renamed(rows: Sequence[Row], columns: Mapping[str, str] | None) -> list[Row]:
-    """Rename the columns of a table to those that the tasks read; a named label replaces other labels.
+    """Rename the columns of a table to those that the tasks read; a named column replaces others of its group.
+
+    Groups are labels, queries and documents: with `label` named, columns `score` and `cluster` are removed.
 
     Args:
         columns: the table's column, ignoring case, by role; see `ROLES`.
@@ -90,6 +92,7 @@ def renamed(rows: Sequence[Row], columns: Mapping[str, str] | None) -> list[Row]
     """
     columns = columns or {}
     check_roles(columns)
+    unread = {name for group in (LABELS, QUERY, DOCUMENT) if set(group) & set(columns) for name in group}
     table = []
     for row in rows:
         own = {}
@@ -98,7 +101,6 @@ def renamed(rows: Sequence[Row], columns: Mapping[str, str] | None) -> list[Row]
                 names = ", ".join(map(repr, row.values)) or "none"
                 raise DataError(f"{row.where}: no column {name!r} for {role!r}. Columns: {names}.")
             own[role] = column
-        unread = {name for group in (LABELS, QUERY, DOCUMENT) if set(group) & set(columns) for name in group}
         retained = {
             name: value for name, value in row.values.items() if name not in own.values() and name.lower() not in unread
         }

@@ -322,11 +322,10 @@ def _columns(rows: list[Row]) -> tuple[dict[str, str], str]:
     names = list(dict.fromkeys(name for row in rows for name in row.values))
     roles = {RELEASED.get(name, name): name for name in names if RELEASED.get(name, name) in (ORIGINAL, *SUBSETS)}
     bare, how_read = [name for name in names if name in BARE], "by name"
-    for name in set(names) - {*roles.values(), *bare}:
-        if subset := next((subset for subset in SUBSETS if name.lower().startswith(subset.split()[0].lower())), ""):
-            raise DataError(
-                f"{rows[0].where}: the column {name!r} is no subset of HEROS. Name it {subset!r}, or remove it."
-            )
+    spelled = {subset.lower(): subset for subset in SUBSETS}
+    for name in names:
+        if name not in roles.values() and (subset := spelled.get(name.strip().lower().removesuffix("s"))):
+            raise DataError(f"{rows[0].where}: the column {name!r} is not read. Name it {subset!r}, or remove it.")
     if ORIGINAL not in roles or len(roles) + len(bare) < 2:
         raise DataError(
             f"{rows[0].where}: HEROS needs a column {ORIGINAL!r} and at least one of {', '.join(SUBSETS)}. Columns: "

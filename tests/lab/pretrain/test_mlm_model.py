@@ -26,6 +26,8 @@ from essent.lab.pretrain.run import MaskedTrainer
 from families import CORPUS, build_tokenizer
 
 TEXTS = CORPUS[:8]
+BART = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 1}
+BART |= {"decoder_attention_heads": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +107,7 @@ def test_new_models(bert: Path, folder_of, tmp_path: Path, monkeypatch: pytest.M
         ("minni", None, InputError, "Did you mean 'mini'"),
         ("bad.json", ["model_type"], InputError, "is not a configuration"),
         ("gpt2.json", {"model_type": "gpt2"}, ModelError, "no masked language model for 'gpt2'"),
+        ("bart.json", {"model_type": "bart", **BART}, ModelError, "'bart' has a decoder"),
         (
             "heads.json",
             {"model_type": "bert", "hidden_size": "wide"},
