@@ -44,13 +44,13 @@ def test_openais_client(server: Running, expected: Callable, expected_static: Ca
 
         vectors, usage = create("tiny", encoding_format="float")
         np.testing.assert_allclose(vectors, expected(texts), atol=1e-5)
-        assert usage.prompt_tokens == usage.total_tokens == sum(map(len, tiny.ids(texts)))
+        assert usage.prompt_tokens == usage.total_tokens == sum(map(len, tiny.framed(texts)))
         encoded, _ = create("tiny", encoding_format="base64")
         decoded = [np.frombuffer(base64.b64decode(text), "<f4") for text in encoded]
         np.testing.assert_allclose(decoded, expected(texts), atol=1e-5)
         vectors, usage = create("static")
         np.testing.assert_allclose(vectors, expected_static(texts), atol=1e-6)
-        assert usage.prompt_tokens == sum(map(len, static.ids(texts)))
+        assert usage.prompt_tokens == sum(map(len, static.framed(texts)))
         vectors, _ = create("static", dimensions=5)
         np.testing.assert_allclose(vectors, unit(expected_static(texts)[:, :5]), atol=1e-6)
         with pytest.raises(openai.BadRequestError, match="12 dimensions"):
@@ -118,7 +118,7 @@ def test_truncation(client: httpx.Client, server: Running, expected: Callable) -
     np.testing.assert_allclose(answer.json(), expected(texts), atol=1e-5)
     assert client.post("/embed", json={**body, "truncation_direction": "Left"}).status_code == 400
     reading = server.models[0].reading
-    (ids,) = reading.ids([LONG * 2])
+    ids = np.array(reading.framed([LONG * 2])[0])
     for at_start, kept in ((False, [*ids[:255], ids[-1]]), (True, [ids[0], *ids[-255:]])):
         assert reading.truncate([LONG * 2], [ids], 256, at_start)[0].tolist() == kept
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from essent.encoder.encoder import Encoder
@@ -25,7 +26,7 @@ def test_ids_and_tokens_equal_those_of_the_encoder(family: str, recipe: str, fol
     reading = Reading(tokenizer.backend_tokenizer.to_str(), frame, 256, False, ())
     texts = [CORPUS[0], *TEXTS, LONG, 'He said "no"', "How far?", "a </s> b", ""]
     module.max_seq_length = None
-    sequences = reading.ids(texts)
+    sequences = list(map(np.array, reading.framed(texts)))
     assert [ids.tolist() for ids in sequences] == module.ids(texts)
     for limit in (len(frame) + 1, len(frame) + 7):
         module.max_seq_length = limit

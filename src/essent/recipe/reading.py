@@ -58,14 +58,10 @@ class Reading:
         return read_ids(self.backend, self.frame.prepare(texts), dropped=self.dropped)
 
     def framed(self, texts: list[str], limit: int | None = None) -> list[list[int]]:
-        """Return the ids of each text within its frame, truncated to `limit` tokens in total."""
+        """Return the ids of each text within its frame, truncated to `limit` tokens in total if set."""
         if self.frame.template:
             return filled_ids(self.backend, self.frame, texts, limit, self.cuts_start)
         return in_frame(self.text_ids(texts), self.frame, limit, self.cuts_start)
-
-    def ids(self, texts: list[str]) -> list[np.ndarray]:
-        """Return the ids of each text within its frame, not truncated: (T,) int32 each."""
-        return [np.array(ids, np.int32) for ids in self.framed(texts)]
 
     def truncate(self, texts: list[str], sequences: list[np.ndarray], limit: int, at_start: bool) -> list[np.ndarray]:
         """Truncate texts to `limit` tokens, including the frame; `sequences` are their framed ids."""

@@ -312,12 +312,12 @@ def read_field(key: str, value: str) -> Any:
 
 def _name_of(recipe: Recipe) -> str | None:
     """Return the name of the recipe without its shaping; None if it has no name."""
-    unshaped = replace(recipe, shaping=())
+    unshaped = {**vars(recipe), "shaping": ()}
     head = recipe.weights[0].partition("ditto:")[2]
     for row in NAMED.values():
         if "|" not in row.text and (head or not row.argument):
             name = f"{row.name}:{head}" if row.argument else row.name
-            if _parse_name(name) == unshaped:
+            if vars(_parse_name(name)) == unshaped:
                 return name
     return None
 

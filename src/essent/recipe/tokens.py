@@ -129,11 +129,6 @@ class Frame:
         """Return the number of tokens of a text that fit."""
         return max(max_seq_length - len(self), 0) // (1 if self.between is None else 2)
 
-    def around(self, ids: list[int]) -> list[int]:
-        """Return the ids of a text within the frame."""
-        repeated = [] if self.between is None else [*self.between, *ids]
-        return [*self.before, *ids, *repeated, *self.after]
-
     @cached_property
     def prefix(self) -> tuple[int, ...]:
         """The ids before the text that are the same for every text."""
@@ -307,12 +302,16 @@ def _special_tokens(backend: Tokenizer) -> tuple[frozenset[int], tuple[str, ...]
     return frozenset(index for index, content in special.items() if content not in unknown), unknown
 
 
-def in_frame(sequences: list[list[int]], frame: Frame, max_seq_length: int | None, at_start: bool) -> list[list[int]]:
+def in_frame(
+    sequences: list[list[int]], frame: Frame, max_seq_length: int | None = None, at_start: bool = False
+) -> list[list[int]]:
     """Put each text's ids into the frame, truncated to `max_seq_length` tokens in total, at the left if `at_start`."""
     if max_seq_length is not None:
         room = frame.room(max_seq_length)
         sequences = [ids[max(len(ids) - room, 0) :] if at_start else ids[:room] for ids in sequences]
-    return [frame.around(ids) for ids in sequences]
+    if frame.between is None:
+        return [[*frame.before, *ids, *frame.after] for ids in sequences]
+    return [[*frame.before, *ids, *frame.between, *ids, *frame.after] for ids in sequences]
 
 
 def count_tokens(tokenize: Callable[[list[str]], list[list[int]]], texts: Sequence[str], rows: int) -> CorpusStats:

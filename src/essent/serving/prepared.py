@@ -106,7 +106,7 @@ class Prepared:
     def ids(self, texts: list[str]) -> list[np.ndarray]:
         """Return the ids of each text, not truncated: (T,) int32 each."""
         if self.static is None:
-            return self.reading.ids(texts)
+            return [np.array(ids, np.int32) for ids in self.reading.framed(texts)]
         ids, lengths = self.static.ids(texts)
         return [ids[start:stop] for start, stop in pairwise([0, *np.cumsum(lengths).tolist()])]
 

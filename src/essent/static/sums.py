@@ -25,7 +25,7 @@ from essent.encoder.plan import Plan, count_frames
 from essent.errors import DataError
 from essent.model.backbone import Backbone
 from essent.model.template import make_frame
-from essent.recipe.tokens import Frame, batches, count_tokens, framed_ids, pad, portions
+from essent.recipe.tokens import Frame, batches, count_tokens, framed_ids, in_frame, pad, portions
 from essent.recipe.types import RequiredOutputs
 
 COUNTS = {"count": "count", "frequency": "document_frequency", "held_out.count": "held_out_count"}
@@ -175,7 +175,7 @@ class Sums:
         for indices in batches([len(self.frame) + 1] * len(tokens), self.batch_size):  # in order: lengths are equal
             if indices[0] < self.tokens_alone:
                 continue
-            sequences = [self.frame.around([int(token)]) for token in tokens[indices]]
+            sequences = in_frame([[int(token)] for token in tokens[indices]], self.frame)
             padded = pad(sequences, self.frame, self.backbone.pad_id).to(self.backbone.static_table.device)
             hidden = self.backbone.states(padded, RequiredOutputs(frozenset(self.tables))).hidden
             for layer, rows in self.alone.items():
