@@ -137,8 +137,8 @@ def test_a_name_may_be_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_parts_of_files(tmp_path: Path) -> None:
-    rows = labelled(12, split="train") + labelled(4, split="validation") + labelled(3, split="test")
-    assert set(parts_of(load_task(write_rows(tmp_path / "split.jsonl", rows)))) == {"train", "dev", "test"}
+    rows = labelled(12, part="train") + labelled(4, part="validation") + labelled(3, part="test")
+    assert set(parts_of(load_task(write_rows(tmp_path / "parts.jsonl", rows)))) == {"train", "dev", "test"}
 
 
 # -- the hub ----------------------------------------------------------------------------------------------------------
