@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 from scipy import stats
 from sklearn.cluster import KMeans
-from sklearn.linear_model import LogisticRegression
 
 from essent.errors import DataError, InputError
 from essent.tasks.clusters import ClusterTask, cluster, matched
 from essent.tasks.examples import Example
 from essent.tasks.labels import LabelTask
-from essent.tasks.probes import scaled
 from essent.tasks.result import Result
 
 WORDS = {"cat": (2.0, 0.0, 0.0), "dog": (0.0, 2.0, 0.0), "eel": (0.0, 0.0, 2.0)}
@@ -36,26 +34,25 @@ def animals(count: int, kinds: tuple[str, ...] = ("cat", "dog"), part: str | Non
 
 
 def test_cross_validation() -> None:
-    task = LabelTask("animals", tuple(animals(60)), folds=5, source={"source": "here"})
+    task = LabelTask("animals", tuple(animals(60)), folds=5)
     result = task.run(encode)
     assert result.main_score == result.metrics["accuracy"]["all"] > 90
     assert result.metrics["accuracy"]["low"] < result.main_score <= result.metrics["accuracy"]["high"]
     assert "5-fold cross-validation, its strength chosen inside each fold" in result.provenance["protocol"]
-    assert (result.n, len(result.provenance["strengths"]), result.provenance["source"]) == (60, 5, "here")
-    assert result == task.score_vectors(encode(task.texts())) == task.run(encode)
+    assert (result.n, len(result.provenance["strengths"])) == (60, 5)
+    assert result == task.score_vectors(encode(task.texts()))
     assert Result.from_dict(result.to_dict()) == result
 
 
 @pytest.mark.parametrize("parts", [("train", "dev", "test"), ("train", "test")])
 def test_parts(parts: tuple[str, ...]) -> None:
-    examples = [example for part in parts for example in animals(40, ("cat", "dog", "eel"), part)]
-    task = LabelTask("animals", tuple(examples))
-    result = task.run(encode)
-    labels, part = np.array([(example.target, example.part) for example in examples]).T
-    train, test = part == "train", part == "test"
-    vectors = scaled(encode(task.texts()), train)
-    model = LogisticRegression(C=result.provenance["strengths"][0], max_iter=5000).fit(vectors[train], labels[train])
-    assert result.main_score == pytest.approx(100 * model.score(vectors[test], labels[test]), abs=2.6)
+    """Only the train part is learned: the labels of the test part are swapped."""
+    learned = [example for part in parts[:-1] for example in animals(40, part=part)]
+    swapped = [
+        example._replace(target="dog" if example.target == "cat" else "cat") for example in animals(40, part="test")
+    ]
+    result = LabelTask("animals", (*learned, *swapped)).run(encode)
+    assert result.main_score < 10
     assert (result.n, "-fold" in result.provenance["protocol"]) == (40, "dev" not in parts)
 
 
@@ -81,8 +78,8 @@ def test_soft_targets() -> None:
     gold = draw.uniform(1, 5, size=150)
     examples = tuple(Example((f"a{n}", f"b{n}"), s, parts[n]) for n, s in enumerate(gold.tolist()))
     task = LabelTask("soft", examples, (1, 5))
-    vectors = np.zeros((300, 2))
-    vectors[150:] = np.stack([gold + 0.2 * draw.normal(size=150), np.ones(150)], axis=1)
+    vectors = np.zeros((300, 1))
+    vectors[150:, 0] = gold + 0.2 * draw.normal(size=150)
     result, evidence = task.score_vectors(vectors), task.evidence(vectors, range(300))
     assert set(result.metrics) == {"pearson", "spearman", "accuracy"}
     assert result.main_score == pytest.approx(100 * stats.pearsonr(evidence, gold[110:]).statistic)  # expected scores
@@ -109,11 +106,7 @@ def test_unseen_classes() -> None:
         (animals(20, ("cat",)), {}, "has 1 class"),
         (animals(20, part="test"), {}, "Add train"),
         (animals(5), {}, "5 examples for 10 folds"),
-        (
-            [Example((f"t{n}",), str(n)) for n in range(20)],
-            {},
-            "20 classes in 20 examples. Check that its label",
-        ),
+        ([Example((f"t{n}",), str(n)) for n in range(20)], {}, "20 classes in 20 examples. Check that its label"),
         ((Example(("a", "b"), "x"),) * 12, {"scale": (1, 5)}, "score of example 1 is 'x'"),
         ((Example(("a", "b"), 1.0),) * 12, {"scale": (5, 1)}, "must be the lowest and the highest class"),
         (animals(20), {"folds": 3.5}, r"folds=3\.5: cross-validation needs at least 2 folds"),
