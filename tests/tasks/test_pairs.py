@@ -20,14 +20,10 @@ WORDS = ["cat", "dog", "sat", "ran", "mat", "sun", "rain", "", "the"]
 SIZES = {"news": 12, "forum": 5, "images": 20}
 
 
-def sentence() -> str:
-    return " ".join(str(GENERATOR.choice(WORDS)) for _ in range(GENERATOR.integers(0, 5)))
-
-
 PAIRS = tuple(
-    Pair(sentence(), sentence(), float(GENERATOR.choice([0.0, 1.0, 2.5, 5.0])), subset)
+    Pair(*(" ".join(GENERATOR.choice(WORDS, n)) for n in (row % 5, row % 4)), float(GENERATOR.integers(4)), subset)
     for subset, size in SIZES.items()
-    for _ in range(size)
+    for row in range(size)
 )
 TASK = PairTask("toy", PAIRS)
 
@@ -83,8 +79,7 @@ def test_encoder_types_agree() -> None:
     for encoder in (
         Model(),
         lambda texts: encode(texts).tolist(),
-        lambda texts: torch.tensor(encode(texts), requires_grad=True),
-        lambda texts: list(torch.tensor(encode(texts))),
+        lambda texts: list(torch.tensor(encode(texts), requires_grad=True)),
     ):
         assert TASK.run(encoder) == expected
     assert TASK.score_vectors(encode(TASK.texts())) == expected
@@ -116,14 +111,11 @@ def test_undefined_correlation_is_nan_with_a_note(reason: str) -> None:
         ([[1.0], [2.0, 3.0]], "array of numbers"),
         (None, r"got \(\)"),
         ([[1.0], [math.inf]], "'b' is not finite"),
-        ([[1.0], [math.nan]], "'b' is not finite"),
     ],
 )
 def test_unusable_vectors_are_refused(vectors: object, message: str) -> None:
-    task = PairTask("toy", (Pair("a", "b", 1.0),))
-    for score in (lambda: task.run(lambda texts: vectors), lambda: task.score_vectors(vectors)):
-        with pytest.raises(InputError, match=message):
-            score()
+    with pytest.raises(InputError, match=message):
+        PairTask("toy", (Pair("a", "b", 1.0),)).run(lambda texts: vectors)
 
 
 def test_unusable_similarities_are_refused() -> None:
