@@ -115,10 +115,8 @@ def test_scores_become_matches_from_a_score_on(bert: Path) -> None:
     encoder = Encoder(str(bert), "mean")
     with pytest.raises(InputError, match=r"scores from 1\.5 to 5.*match_score"):
         encoder.calibrate(TEXTS, pairs)
-    by_score = encoder.calibrate(TEXTS, pairs, match_score=4).calibration
-    by_kind = encoder.calibrate(TEXTS, duplicates()).calibration
-    assert by_score is not None
-    assert by_kind is not None
+    by_score: Any = encoder.calibrate(TEXTS, pairs, match_score=4).calibration
+    by_kind: Any = encoder.calibrate(TEXTS, duplicates()).calibration
     assert by_score.probability == by_kind.probability
     assert (by_kind.meaning, by_kind.judged_pairs, by_kind.matches) == ("probability", 30, 15)
     assert "probability of a match, from 30 labelled pairs of own (15 matches)" in str(by_kind)

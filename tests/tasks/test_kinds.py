@@ -209,7 +209,6 @@ def test_invalid_rows_in_memory(rows: Any, error: type[Exception], message: str)
             {"q": "a", "answer": "b", "Document": 7, "anchor": "c", "Score": 1},
             {"query": "a", "positive": "b", "Score": 1},
         ),
-        ({"score": "label", "text": "text"}, {"text": "a\nb", "label": 1}, {"score": 1, "text": "a\nb"}),
         ({"sentence1": "b", "sentence2": "a"}, {"a": "x", "b": "y"}, {"sentence1": "y", "sentence2": "x"}),
     ],
 )

