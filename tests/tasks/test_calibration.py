@@ -34,11 +34,11 @@ TEXTS = [f"The {a} and the {b}." for a in WORDS for b in WORDS if a != b][:60]
 RNG = np.random.default_rng(0)
 
 
-def logistic_sample(size: int = 400, slope: float = 12.0, middle: float = 0.6) -> tuple[np.ndarray, np.ndarray]:
+def logistic_sample(size: int) -> tuple[np.ndarray, np.ndarray]:
     """Cosines, and matches drawn with a probability that is known."""
     rng = np.random.default_rng(5)
     cosines = rng.uniform(0, 1, size)
-    return cosines, rng.random(size) < 1 / (1 + np.exp(-slope * (cosines - middle)))
+    return cosines, rng.random(size) < 1 / (1 + np.exp(-12 * (cosines - 0.6)))
 
 
 def duplicates(count: int = 15, same: bool = True) -> DuplicateTask:
@@ -70,7 +70,7 @@ CURVES = [
     share_curve(np.repeat([0.1, 0.9, 1.0], 100)),  # ties
     Curve((-EDGE, 0.0, 0.5, EDGE), (0.0, 1.0, 1.0, 1.0)),  # flat
     probability_curve(np.repeat([0.5, 0.50001], 20), np.repeat([False, True], 20)),  # separated
-    probability_curve(*logistic_sample()),
+    probability_curve(*logistic_sample(400)),
 ]
 
 

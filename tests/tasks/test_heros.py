@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import random
@@ -12,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pandas
 import pytest
 from scipy.stats import binomtest, bootstrap
 
@@ -87,8 +85,7 @@ def test_typos_stand_in_for_missing_synonyms_and_nothing_for_both() -> None:
 def test_repeated_originals_are_grouped() -> None:
     rows = ("a a1 Synonym", "b b1 Synonym", "a a2 Synonym", "a a3 Antonym")
     task = HerosTask("twice", tuple(MinimalPair(*row.split()) for row in rows))
-    vector = {"a": [1, 0], "b": [0, 1], "a1": [1, 0], "a2": [0, 1], "a3": [2, 1], "b1": [0, 3]}
-    result = task.run(lambda texts: np.array([vector[text] for text in texts], dtype=float))
+    result = task.run(lambda texts: [[1, 0], [0, 1], [1, 0], [0, 3], [0, 1], [2, 1]])  # of a, b, a1, b1, a2, a3
     assert (result.metrics["baseline"]["all"], task.originals) == (0, ("a", "b"))
     assert result.metrics["similarity"]["Synonym"] == pytest.approx(2 / 3)
     antonym = next(c for c in comparisons(result) if c.above == "an antonym")
@@ -111,8 +108,8 @@ def test_intervals_need_two_originals_per_half(originals: int) -> None:
     assert all(("low" in scores) == has_intervals for scores in result.subsets.values())
     assert any("No intervals" in note for note in result.notes) != has_intervals
     if originals == 1:
-        assert (result.metrics["similarity"], result.metrics["baseline"]) == ({}, {})
-        assert all(set(result.subsets[subset]) == {"n", "cosine"} for subset in SUBSETS)
+        assert result.metrics["similarity"] == result.metrics["baseline"] == {}
+        assert set(result.subsets["Typo"]) == {"n", "cosine"}
         assert any("mean cosine of different originals" in note for note in result.notes)
 
 
@@ -154,17 +151,16 @@ def wide(task: HerosTask) -> list[dict[str, str]]:
     return list(rows.values())
 
 
-def write_table(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Path:
-    tabs = {"sep": "\t", "quoting": csv.QUOTE_NONE} if path.suffix == ".tsv" else {}
-    pandas.DataFrame(rows, columns=list(header)).to_csv(path, index=False, **tabs)
+def write_table(path: Path, rows: Sequence[Sequence[str]]) -> Path:
+    path.write_text("".join("\t".join(row) + "\n" for row in rows), "utf-8")
     return path
 
 
-@pytest.mark.parametrize(("suffix", "seed"), [(".tsv", 0), (".csv", 1)])
-def test_columns_in_any_order_with_two_called_negation(demo: HerosTask, tmp_path: Path, suffix: str, seed: int) -> None:
+@pytest.mark.parametrize("seed", [0, 1])
+def test_columns_in_any_order_with_two_called_negation(demo: HerosTask, tmp_path: Path, seed: int) -> None:
     order = random.Random(seed).sample(["Original", *SUBSETS], 7)  # noqa: S311
     rows = [[row[name] for name in order] for row in wide(demo)]
-    task = load_heros(write_table(tmp_path / f"heros{suffix}", [name.split(" ")[0] for name in order], rows))
+    task = load_heros(write_table(tmp_path / "heros.tsv", [[name.split(" ")[0] for name in order], *rows]))
     assert set(task.pairs) == set(demo.pairs)
     negations = [name for name in order if name.startswith("Negation")]
     columns = dict(zip(negations, ("Negation", "Negation.1"), strict=True))
@@ -174,8 +170,8 @@ def test_columns_in_any_order_with_two_called_negation(demo: HerosTask, tmp_path
 
 
 def test_ambiguous_negations_are_read_in_order(tmp_path: Path) -> None:
-    rows = [["It is not so.", "It is thus.", "It is else.", "It is so.", "It is on.", "It is sso.", "It is so."]]
-    task = load_heros(write_table(tmp_path / "h.tsv", RELEASED, rows))
+    row = ("It is not so.", "It is thus.", "It is else.", "It is so.", "It is on.", "It is sso.", "It is so.")
+    task = load_heros(write_table(tmp_path / "h.tsv", [RELEASED, row]))
     assert task.source["columns"]["Negation (Main)"] == "Negation"
     assert "by position, the main verb's first: their sentences are inconclusive" in task.source["columns_read"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import permutations
-from typing import Any
 
 import numpy as np
 import pytest
@@ -120,12 +120,11 @@ def test_examples_are_checked(examples: Sequence[Example], changes: dict, messag
 # -- clustering -------------------------------------------------------------------------------------------------------
 
 
-def grouped_texts(count: int = 60, **changes: Any) -> tuple[ClusterTask, np.ndarray]:
-    examples = tuple(Example((f"text {n}",), str(n % 3)) for n in range(count))
+def grouped_texts() -> tuple[ClusterTask, np.ndarray]:
+    examples = tuple(Example((f"text {n}",), str(n % 3)) for n in range(60))
     draw = np.random.default_rng(0)
     centres = 4 * draw.normal(size=(3, 5))
-    vectors = centres[np.arange(count) % 3] + draw.normal(size=(count, 5))
-    return ClusterTask("toy", examples, **changes), vectors
+    return ClusterTask("toy", examples), np.tile(centres, (20, 1)) + draw.normal(size=(60, 5))
 
 
 def test_mean_of_ten_runs() -> None:
@@ -164,4 +163,4 @@ def test_cluster_refusals() -> None:
     with pytest.raises(DataError, match="contains pairs"):
         ClusterTask("pairs", (Example(("a", "b"), "1"), Example(("a", "b"), "2")))
     with pytest.raises(InputError, match="at least one seed"):
-        grouped_texts(seeds=())
+        replace(grouped_texts()[0], seeds=())

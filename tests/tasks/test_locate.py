@@ -57,9 +57,8 @@ def test_pairs_in_a_folder(tmp_path: Path) -> None:
     write_rows(tmp_path / "sts" / "stsb.test.jsonl", scored(2))
     assert load_pairs("stsb", tmp_path).pairs[0].score == 2
     write_rows(tmp_path / "sts" / "sickr.train.jsonl", scored(0.2, 1))
-    outside = load_pairs("sickr.train", tmp_path)
-    assert outside.name == "sickr.train"
-    assert outside.notes == ("1 of 2 gold scores lie outside the scale 1–5 of sickr.",)
+    notes = ("1 of 2 gold scores lie outside the scale 1–5 of sickr.",)
+    assert load_pairs("sickr.train", tmp_path).notes == notes
 
 
 def test_labelled_texts_in_a_folder(tmp_path: Path) -> None:
@@ -93,8 +92,7 @@ def test_labelled_texts_in_a_folder(tmp_path: Path) -> None:
 
 def test_soft_targets_come_from_the_scored_pairs(tmp_path: Path) -> None:
     for part, count in (("train", 12), ("dev", 3), ("test", 4)):
-        rows = [{"sentence1": f"a{n}", "sentence2": f"b{n}", "score": n % 5} for n in range(count)]
-        write_rows(tmp_path / "sts" / f"stsb.{part}.jsonl", rows)
+        write_rows(tmp_path / "sts" / f"stsb.{part}.jsonl", scored(*range(count)))
     task: Any = load_task("stsb-soft", tmp_path)
     assert (task.scale, len(task), task.examples[1].target) == ((1, 5), 19, 1.0)
 
