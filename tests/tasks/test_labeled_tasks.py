@@ -15,7 +15,6 @@ from sklearn.metrics import average_precision_score, f1_score, ndcg_score, v_mea
 
 from essent.errors import DataError
 from essent.tasks.base import LabeledTask
-from essent.tasks.clusters import ClusterTask
 from essent.tasks.comparison import Comparison, Scored, bootstrap, compare, compare_each, scores_of_parts
 from essent.tasks.examples import Example
 from essent.tasks.labels import LabelTask
@@ -44,19 +43,13 @@ def retrieval() -> RetrievalTask:
 KINDS = [pairs, duplicates, triplets, labels, clusters, retrieval]
 
 
-def vectors_of(task: LabeledTask, seed: int = 0, signal: float = 0.5) -> np.ndarray:
-    """Vectors (N,6) in which classes, and texts with the same number, are somewhat alike."""
-    vectors, rng = [], np.random.default_rng(seed)
-    for text in task.texts():
-        number = int("".join(c for c in text if c.isdigit()))
-        own = np.random.default_rng(number % 6 if isinstance(task, (LabelTask, ClusterTask)) else number)
-        vectors.append(signal * own.normal(size=6) + rng.normal(size=6))
-    return np.array(vectors)
+def vectors_of(task: LabeledTask, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(len(task.texts()), 6))
 
 
-def evidence_of(task: LabeledTask, recipes: int = 3) -> np.ndarray:
-    rows = range(len(task.texts()))
-    return np.stack([task.evidence(vectors_of(task, n, 0.3 + n / 2), rows) for n in range(recipes)])
+def evidence_of(task: LabeledTask) -> np.ndarray:
+    """The evidence of three recipes."""
+    return np.stack([task.evidence(vectors_of(task, seed), range(len(task.texts()))) for seed in range(3)])
 
 
 @pytest.mark.parametrize("build", KINDS)
@@ -68,7 +61,7 @@ def test_evidence_gives_scores_of_all_of_draws_of_parts_and_comparisons(build: C
     for name in task.score_names:
         scores = task.scores(evidence, name)
         for number in range(3):
-            metrics = task.score_vectors(vectors_of(task, number, 0.3 + number / 2)).metrics[name]
+            metrics = task.score_vectors(vectors_of(task, number)).metrics[name]
             assert scores[number] == pytest.approx(metrics.get("all", metrics.get("mean")), abs=1e-9), name
         np.testing.assert_allclose(scores_of_parts(task, evidence, whole, name)[:, 0], scores)
         if name != "spearman":  # whose ranks are the same too, but for the ties that every pair has with itself

@@ -16,16 +16,11 @@ from essent.tasks.examples import Example
 from essent.tasks.labels import LabelTask
 from essent.tasks.result import Result
 
-WORDS = {"cat": (2.0, 0.0, 0.0), "dog": (0.0, 2.0, 0.0), "eel": (0.0, 0.0, 2.0)}
-
 
 def encode(texts: list[str]) -> np.ndarray:
-    """A place for each animal, and noise that is the text's own."""
-    rows = []
-    for text in texts:
-        noise = np.random.default_rng(sum(map(ord, text)) * 31 + len(text)).normal(size=3)
-        rows.append(sum((np.array(WORDS[word]) for word in WORDS if word in text), start=0.6 * noise))
-    return np.array(rows)
+    """A place for each animal, and noise."""
+    places = [[2.0 * (animal in text) for animal in ("cat", "dog", "eel")] for text in texts]
+    return np.array(places) + 0.6 * np.random.default_rng(0).normal(size=(len(texts), 3))
 
 
 def animals(count: int, kinds: tuple[str, ...] = ("cat", "dog"), part: str | None = None) -> list[Example]:

@@ -62,30 +62,31 @@ def test_pairs_in_a_folder(tmp_path: Path) -> None:
 
 
 def test_labelled_texts_in_a_folder(tmp_path: Path) -> None:
-    write_rows(tmp_path / "classification" / "mr.jsonl", labelled())
+    folder = tmp_path / "classification"
+    write_rows(folder / "mr.jsonl", labelled())
     mr: Any = load_task("mr", tmp_path)
     assert (mr.name, len(mr), mr.examples[1]) == ("mr", 20, Example(("t1",), "1"))
     write_rows(tmp_path / "clustering" / "tweet.jsonl", labelled())
     tweet = load_task("tweet", tmp_path)
     assert isinstance(tweet, ClusterTask)
     assert "2,472 texts, this one 20" in tweet.notes[0]
-    write_rows(tmp_path / "classification" / "mrpc.jsonl", labelled())
+    write_rows(folder / "mrpc.jsonl", labelled())
     assert "cross-validation" in load_task("mrpc", tmp_path).notes[0]
     for part, count in (("train", 12), ("dev", 4), ("test", 4)):
         for name in ("trec", "cr", "sst2"):
-            write_rows(tmp_path / "classification" / f"{name}.{part}.jsonl", labelled(count))
+            write_rows(folder / f"{name}.{part}.jsonl", labelled(count))
     trec, cr, sst2 = (load_task(name, tmp_path) for name in ("trec", "cr", "sst2"))
     assert parts_of(trec).count("train") == 16
     assert set(parts_of(cr)) == {None}
     assert set(parts_of(sst2)) == {"train", "dev", "test"}
-    (tmp_path / "classification" / "sst2.dev.jsonl").unlink()
+    (folder / "sst2.dev.jsonl").unlink()
     assert "dev is missing" in load_task("sst2", tmp_path).notes[-1]
     for part in ("train", "dev", "test"):  # as on the hub, the coarse classes
         rows = [{"text": f"t{n}", "label_coarse": n % 2, "label": n % 4} for n in range(12)]
-        write_rows(tmp_path / "classification" / f"trec.{part}.jsonl", rows)
+        write_rows(folder / f"trec.{part}.jsonl", rows)
     coarse: Any = load_task("trec", tmp_path)
     assert {example.target for example in coarse.examples} == {"0", "1"}
-    (tmp_path / "classification" / "trec.test.jsonl").unlink()
+    (folder / "trec.test.jsonl").unlink()
     with pytest.raises(DataError, match="No data for 'trec'"):
         load_task("trec", tmp_path)
 
