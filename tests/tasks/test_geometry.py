@@ -77,7 +77,7 @@ def test_ends_and_degenerate_rows() -> None:
 # -- the task ---------------------------------------------------------------------------------------------------------
 
 PAIRS = tuple(
-    Pair(*row) for row in (("a", "b", 5.0), ("c", "d", 4.2), ("e", "f", 4.0), ("a", "g", 1.0), ("b", "b", 5.0))
+    Pair(*texts, score) for texts, score in zip(("ab", "cd", "ef", "ag", "bb"), (5, 4.2, 4, 1, 5), strict=True)
 )
 
 

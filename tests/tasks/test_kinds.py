@@ -76,11 +76,7 @@ def test_columns_of_relevance(column: str) -> None:
         ([pair(label=1), {"text": "a", "label": 0}], r"line 2: no column 'sentence1'.*all rows must be of one kind"),
         ([pair(label=1), pair(label=1)], "2 of 2 pairs are duplicates"),
         ([{"anchor": "a", "positive": "b"}, {"anchor": "a", "positive": "b", "negative": "c"}], "no column 'negative'"),
-        ([{"anchor": "a", "positive": 3, "negative": "c"}], r"line 1: 'positive' must be a string"),
-        (
-            [{"query": "a", "positive": "b", "label": "much"}],
-            "'label', the relevance, must be a whole number",
-        ),
+        ([{"query": "a", "positive": "b", "label": "much"}], "'label', the relevance, must be a whole number"),
         (
             [{"query": "a", "positive": "b", "label": grade} for grade in (1, 1, 0)],
             "line 3: this query and this positive have a different relevance in a row above",
@@ -126,13 +122,11 @@ def beir(folder: Path, labels: str = "q1\td1\t1\nq2\td2\t2\n", split: str = "tes
 
 def test_a_beir_folder(tmp_path: Path) -> None:
     folder = beir(tmp_path / "mine")
-    task = load_task(folder)
-    assert isinstance(task, RetrievalTask)
+    task: Any = load_task(folder)
     assert (task.name, task.texts()) == ("mine", ["one?", "two?", "One first", "second"])
     assert task.relevant == {"q1": {"d1": 1}, "q2": {"d2": 2}}
     beir(folder, "q1\td2\t1\n", "dev")
-    dev = load_task(folder / "qrels" / "dev.tsv")
-    assert isinstance(dev, RetrievalTask)
+    dev: Any = load_task(folder / "qrels" / "dev.tsv")
     assert (dev.name, list(dev.queries)) == ("mine.dev", ["q1"])
     assert load_task(f"retrieval:{folder}").texts() == task.texts()
     write_rows(folder / "corpus.jsonl", [{"_id": "d1", "text": "x"}, {"_id": "d1", "text": "y"}])
