@@ -14,7 +14,6 @@ from essent.errors import DataError, InputError
 from essent.tasks.clusters import ClusterTask, matched
 from essent.tasks.examples import Example
 from essent.tasks.labels import LabelTask
-from essent.tasks.result import Result
 
 
 def encode(texts: list[str]) -> np.ndarray:
@@ -35,7 +34,6 @@ def test_cross_validation() -> None:
     assert "5-fold cross-validation, its strength chosen inside each fold" in result.provenance["protocol"]
     assert (result.n, len(result.provenance["strengths"])) == (60, 5)
     assert result == task.score_vectors(encode(task.texts()))
-    assert Result.from_dict(result.to_dict()) == result
 
 
 @pytest.mark.parametrize("parts", [("train", "dev", "test"), ("train", "test")])
