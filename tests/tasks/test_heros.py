@@ -218,7 +218,7 @@ def test_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
     for data in (None, "hub", "hub:me/mine"):
         task = load_heros(data)
-        assert [pair.subset for pair in task.pairs] == ["Random MLM", "Typo"]
+        assert len(task) == 2
         assert "not pinned" in task.notes[0]
     assert requests == [("dcml0714/Heros", None, "train")] * 2 + [("me/mine", None, "train")]
     rows.clear()

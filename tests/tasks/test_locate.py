@@ -136,7 +136,7 @@ def test_parts_of_files(tmp_path: Path) -> None:
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository that is a local folder, which `datasets` loads in the same way; three data sets are there."""
+    """A repository that is a local folder, which `datasets` loads in the same way; four data sets are there."""
     datasets = pytest.importorskip("datasets")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     folder, pairs, classes = tmp_path / "repository", {"dev": "validation", "test": "test"}, "classification"
