@@ -12,7 +12,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize
 
 from command_line import read_json
 from essent import Encoder, StaticEncoder, verify
@@ -29,19 +28,17 @@ from essent.tasks.calibration import (
     write_calibration,
 )
 from essent.tasks.pairs import DuplicateTask, PairTask
-from families import build_tokenizer
-from static_models import static_model
 
 WORDS = "flute moon dog kitten tree ball coffee market oak cold red green field sentence word man earth".split()
 TEXTS = [f"The {a} and the {b}." for a in WORDS for b in WORDS if a != b][:60]
 RNG = np.random.default_rng(0)
 
 
-def logistic_sample(size: int = 400, slope: float = 12.0, middle: float = 0.6) -> tuple[np.ndarray, np.ndarray]:
+def logistic_sample(size: int) -> tuple[np.ndarray, np.ndarray]:
     """Cosines, and matches drawn with a probability that is known."""
     rng = np.random.default_rng(5)
     cosines = rng.uniform(0, 1, size)
-    return cosines, rng.random(size) < 1 / (1 + np.exp(-slope * (cosines - middle)))
+    return cosines, rng.random(size) < 1 / (1 + np.exp(-12 * (cosines - 0.6)))
 
 
 def duplicates(count: int = 15, same: bool = True) -> DuplicateTask:
@@ -50,18 +47,13 @@ def duplicates(count: int = 15, same: bool = True) -> DuplicateTask:
     return DuplicateTask("own", (*pairs, *((text, "How far is it?", not same) for text in TEXTS[:count])))
 
 
-@pytest.fixture(scope="module")
-def encoder(bert: Path) -> Encoder:
-    return Encoder(str(bert), "mean", device="cpu").calibrate(TEXTS)
-
-
 # -- curves -----------------------------------------------------------------------------------------------------------
 
 
 def test_curves_say_what_happens_at_a_cosine() -> None:
     cosines = RNG.normal(0.8, 0.03, 50_000)
     curve = share_curve(cosines)
-    for at in (0.7, 0.78, 0.8, 0.85, 0.9):
+    for at in (0.7, 0.78, 0.85):
         assert curve(at) == pytest.approx((cosines < at).mean(), abs=0.002)
     assert 1 - curve(1.0) < 1e-4 < curve(0.7)
     cosines, matches = logistic_sample(20_000)
@@ -78,7 +70,7 @@ CURVES = [
     share_curve(np.repeat([0.1, 0.9, 1.0], 100)),  # ties
     Curve((-EDGE, 0.0, 0.5, EDGE), (0.0, 1.0, 1.0, 1.0)),  # flat
     probability_curve(np.repeat([0.5, 0.50001], 20), np.repeat([False, True], 20)),  # separated
-    probability_curve(*logistic_sample()),
+    probability_curve(*logistic_sample(400)),
 ]
 
 
@@ -94,14 +86,28 @@ def test_no_rank_changes(cosines: list[float], curve: Curve) -> None:
 # -- encoders ---------------------------------------------------------------------------------------------------------
 
 
-def test_encoder_shares_keep_ranks(encoder: Encoder) -> None:
+def test_saved_folders_keep_the_shares(static_folder: Path, tmp_path: Path) -> None:
+    encoder = Encoder(str(static_folder)).calibrate(TEXTS)
     vectors = encoder.encode(TEXTS)
-    cosines, shares = encoder.similarity(vectors, vectors), encoder.similarity(vectors, vectors, calibrated=True)
-    assert (shares.dtype, cosines.dtype) == (torch.float64, torch.float32)
+    shares = encoder.similarity(vectors, vectors, calibrated=True)
+    assert shares.dtype == torch.float64
     assert np.median(shares.numpy()[np.triu_indices(len(TEXTS), 1)]) == pytest.approx(0.5, abs=0.02)
-    np.testing.assert_array_equal(np.argsort(shares.numpy()[0][1:]), np.argsort(cosines.numpy()[0][1:]))
-    pairwise = encoder.similarity_pairwise(vectors[:5], vectors[1:6], calibrated=True)
-    np.testing.assert_allclose(pairwise, shares.diagonal(1)[:5], atol=1e-3)
+    folder = tmp_path / "saved"
+    encoder.save(str(folder))
+    assert verify(str(folder)).passed
+    np.testing.assert_allclose(SentenceTransformer(str(folder)).encode(TEXTS[:2]), vectors[:2], atol=1e-6)
+    again = Encoder(str(folder))
+    assert again.calibration == encoder.calibration
+    for loaded in (again, StaticEncoder.load(folder)):
+        similarities = loaded.similarity(vectors[:4], vectors[4:8], calibrated=True)
+        np.testing.assert_allclose(similarities, shares[:4, 4:8], atol=1e-4)
+        pairwise = loaded.similarity_pairwise(vectors[:4], vectors[4:8], calibrated=True)
+        np.testing.assert_allclose(pairwise, shares.diagonal(4)[:4], atol=1e-4)
+    again.calibration = None
+    again.save(str(folder))
+    assert read_calibration(folder) is None
+    with pytest.raises(NotFittedError, match="not calibrated"):
+        StaticEncoder.load(folder).similarity(vectors, vectors, calibrated=True)
 
 
 def test_scores_become_matches_from_a_score_on(bert: Path) -> None:
@@ -109,51 +115,14 @@ def test_scores_become_matches_from_a_score_on(bert: Path) -> None:
     encoder = Encoder(str(bert), "mean")
     with pytest.raises(InputError, match=r"scores from 1\.5 to 5.*match_score"):
         encoder.calibrate(TEXTS, pairs)
-    with pytest.raises(InputError, match="0 of the 30 labelled pairs are matches"):
-        encoder.calibrate(TEXTS, pairs, match_score=6)
-    assert encoder.calibration is None
-    by_score = encoder.calibrate(TEXTS, pairs, match_score=4).calibration
-    by_kind = encoder.calibrate(TEXTS, duplicates()).calibration
-    assert by_score is not None
-    assert by_kind is not None
+    by_score: Any = encoder.calibrate(TEXTS, pairs, match_score=4).calibration
+    by_kind: Any = encoder.calibrate(TEXTS, duplicates()).calibration
     assert by_score.probability == by_kind.probability
     assert (by_kind.meaning, by_kind.judged_pairs, by_kind.matches) == ("probability", 30, 15)
     assert "probability of a match, from 30 labelled pairs of own (15 matches)" in str(by_kind)
     vectors = encoder.encode([TEXTS[0], TEXTS[0].replace("The", "A"), "How far is it?"])
     probabilities = encoder.similarity(vectors[:1], vectors[1:], calibrated=True)[0]
     assert probabilities[0] > 0.5 > probabilities[1]
-
-
-# -- folders ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_folder_keeps_it(encoder: Encoder, tmp_path: Path) -> None:
-    encoder.save(str(tmp_path / "saved"))
-    assert Encoder(str(tmp_path / "saved")).calibration == encoder.calibration
-    assert verify(str(tmp_path / "saved")).passed
-    plain = SentenceTransformer(str(tmp_path / "saved"))
-    np.testing.assert_allclose(plain.encode(TEXTS[:2]), encoder.encode(TEXTS[:2]), atol=1e-6)
-    again = Encoder(str(tmp_path / "saved"))
-    again.save(str(tmp_path / "again"))
-    assert (tmp_path / "again" / FILE).read_bytes() == (tmp_path / "saved" / FILE).read_bytes()
-    again.calibration = None
-    again.save(str(tmp_path / "again"))
-    assert read_calibration(tmp_path / "again") is None
-
-
-def test_a_static_encoder_reads_it(tmp_path: Path) -> None:
-    tokenizer = build_tokenizer("wordpiece").backend_tokenizer
-    static_model(tokenizer, Normalize()).save(str(tmp_path / "stock"))
-    encoder = Encoder(str(tmp_path / "stock")).calibrate(TEXTS)
-    encoder.save(str(tmp_path / "saved"))
-    static = StaticEncoder.load(tmp_path / "saved")
-    vectors = static.encode(TEXTS[:4])
-    expected = encoder.similarity(vectors, vectors, calibrated=True).numpy()
-    np.testing.assert_allclose(static.similarity(vectors, vectors, calibrated=True), expected, atol=1e-4)
-    pairwise = static.similarity_pairwise(vectors[:2], vectors[2:], calibrated=True)
-    np.testing.assert_allclose(pairwise, expected.diagonal(2), atol=1e-4)
-    with pytest.raises(NotFittedError, match="not calibrated"):
-        StaticEncoder.load(tmp_path / "stock").similarity(vectors, vectors, calibrated=True)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +149,6 @@ def test_a_damaged_file_is_named(tmp_path: Path, change: dict, message: str) -> 
     ("texts", "pairs", "match_score", "message"),
     [
         (["one text"] * 100, None, None, "Cannot calibrate on 1 distinct texts"),
-        ("one text", None, None, "Expected a list of texts"),
         (TEXTS, None, 4, "match_score= requires scored pairs"),
         (TEXTS, duplicates(), 4, "duplicates with scores from 0 to 1.*only for them"),
         (TEXTS, [{"text": text, "label": len(text) % 2} for text in TEXTS], None, "Give duplicates or scored pairs"),
@@ -210,9 +178,9 @@ def test_only_cosine_is_calibrated(bert: Path) -> None:
     assert encoder.fit(TEXTS[:30]).calibration is None  # of other vectors
 
 
-@pytest.mark.parametrize(("fill", "message"), [(1.0, "have the cosine 1.000000"), (np.nan, "is not finite")])
-def test_degenerate_vectors_are_refused(fill: float, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        calibrate(lambda texts: np.full((len(texts), 4), fill), TEXTS)
+def test_degenerate_vectors_are_refused() -> None:
+    for fill, message in ((1.0, "have the cosine 1.000000"), (np.nan, "is not finite")):
+        with pytest.raises(InputError, match=message):
+            calibrate(lambda texts, fill=fill: np.full((len(texts), 4), fill), TEXTS)
     with pytest.raises(InputError, match="All labelled pairs have the cosine"):
         probability_curve(np.ones(40), np.arange(40) % 2 == 0)

