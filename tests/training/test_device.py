@@ -152,9 +152,7 @@ def test_machines_with_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "get_device_name", lambda: "cuda:1")
     assert (find_device(None), find_device("cpu")) == ("cuda", "cpu")
     monkeypatch.setattr("transformers.utils.is_torch_bf16_gpu_available", lambda: True)
-    assert on_device("cuda", "bfloat16") == {
-        "use_cpu": False, "bf16": True, "dataloader_pin_memory": True
-    }  # fmt: skip
+    assert on_device("cuda", "bfloat16") == {"use_cpu": False, "bf16": True, "dataloader_pin_memory": True}
     monkeypatch.setattr("transformers.utils.is_torch_bf16_gpu_available", lambda: False)
     with pytest.raises(InputError, match="is not supported on the device 'mps'"):
         on_device("mps", "bfloat16")

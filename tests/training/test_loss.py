@@ -52,10 +52,9 @@ def build(
 def features_of(collator: ViewCollator, rows: list[Any]) -> list[dict[str, torch.Tensor]]:
     """What the trainer makes of a batch: one dictionary a place."""
     batch = collator([{str(n): text for n, text in enumerate(row)} for row in rows])
-    prefixes = [f"view{number}_" for number in range(len(collator.column_views))]
     return [
         {key.removeprefix(prefix): value for key, value in batch.items() if key.startswith(prefix)}
-        for prefix in prefixes
+        for prefix in (f"view{number}_" for number in range(len(collator.column_views)))
     ]
 
 

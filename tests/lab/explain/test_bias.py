@@ -52,6 +52,8 @@ def test_reports_of_models(folder_of: Folders, tmp_path: Path) -> None:
     cased = replace(embedding_map, upper=~embedding_map.subword)
     draw_bias(replace(report, maps=(cased, embedding_map)), tmp_path / "bias.png")
     assert (tmp_path / "bias.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(InputError, match="The corpus has no texts"):
+        token_bias(model, [])
 
 
 def test_untied_output_matrix_without_a_corpus(bert: Path, tmp_path: Path) -> None:
@@ -69,8 +71,3 @@ def test_untied_output_matrix_without_a_corpus(bert: Path, tmp_path: Path) -> No
     AutoTokenizer.from_pretrained(bert).save_pretrained(tmp_path / "encoder")
     AutoConfig.from_pretrained(bert).save_pretrained(tmp_path / "encoder")  # names a head that has no weights
     assert [table.name for table in token_bias(str(tmp_path / "encoder")).maps] == ["input word embeddings"]
-
-
-def test_bad_input(bert: Path) -> None:
-    with pytest.raises(InputError, match="The corpus has no texts"):
-        token_bias(str(bert), [])

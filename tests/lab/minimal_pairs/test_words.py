@@ -53,19 +53,14 @@ def test_wordnet_is_searched_where_nltk_looks(tmp_path: Path, monkeypatch: pytes
         WordNet()
 
 
-@pytest.mark.parametrize(
-    ("sentence", "word", "expected"),
-    [
-        ("She stopped the old car.", "stopped", ["halted", "started"]),
-        ("She stopped the car and had to start it again.", "stopped", []),  # not "started the car and had to start it"
-    ],
-)
-def test_substitutes_avoid_words_of_the_sentence(
-    sentence: str, word: str, expected: list[str], wordnet: WordNet, parser: Parser
-) -> None:
-    (doc,) = parser([sentence])
-    token = next(candidate for candidate in doc if candidate.lower_ == word)
-    assert [candidate.word for candidate in substitutes(token, wordnet)] == expected
+def test_substitutes_avoid_words_of_the_sentence(wordnet: WordNet, parser: Parser) -> None:
+    expected = {
+        "She stopped the old car.": ["halted", "started"],
+        "She stopped the car and had to start it again.": [],  # not "started the car and had to start it"
+    }
+    for doc in parser([*expected]):
+        words = [candidate.word for candidate in substitutes(doc[1], wordnet)]
+        assert words == expected[doc.user_data["text"]]
 
 
 # -- the masked language model, against a slow pass for each word -----------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from transformers import AutoModelForMaskedLM, AutoTokenizer, BertTokenizer
+from transformers import AutoModelForMaskedLM, AutoTokenizer, BertTokenizer, PreTrainedModel
 
 from command_line import read_json
 from essent._core.atomic import PARTIAL
@@ -39,14 +39,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Pretraining:
     """Eight steps, six of which are an epoch, each with a checkpoint."""
     folder = tmp_path_factory.mktemp("config")
     (folder / "tiny.json").write_text(TINY, "utf-8")
-    words = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        *dict.fromkeys(re.findall(r"\w+|\.", " ".join(TEXTS).lower())),
-    ]
+    words = "[PAD] [UNK] [CLS] [SEP] [MASK] .".split() + sorted(set(re.findall(r"\w+", " ".join(TEXTS).lower())))
     BertTokenizer({word: number for number, word in enumerate(words)}).save_pretrained(folder)
     sizes = {"max_steps": 8, "batch_size": 16, "max_seq_length": 16, "learning_rate": 5e-3}
     return Pretraining(str(folder / "tiny.json"), str(folder), **sizes, precision="float32")
@@ -167,8 +160,6 @@ def test_nonfinite_gradients(settings: Pretraining, tmp_path: Path, monkeypatch:
 def test_full_disk_when_saving(
     whole: Path, settings: Pretraining, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from transformers import PreTrainedModel
-
     plain = PreTrainedModel.save_pretrained
 
     def save(self, path, **options) -> None:
@@ -214,7 +205,7 @@ def test_a_model_is_not_written_over(whole: Path, settings: Pretraining, tmp_pat
 @pytest.mark.parametrize(
     ("texts", "changes", "message"),
     [
-        (["One sentence."], {}, "Cannot train on 1 different texts"),
+        (["One.", "One.", " "], {}, "Cannot train on 1 different texts"),
         (["One.", "Two."], {}, "batch_size=16: must be at most 1, the number of sequences of 16 tokens"),
         (TEXTS, {"max_seq_length": 33}, "max_seq_length=33: must be at most 32"),
         (TEXTS, {"config": None}, "Pass a model to train, or config"),
