@@ -6,7 +6,7 @@
 `measure` draws texts of each file (columns text and label) and writes a case: of one model and data set, the scores by
 labels of every recipe, the measures without labels, and the cosines of pairs that a user could judge. The recipes are
 the reference of `teacher`, FIXED, and some of the space `auto`, drawn at random; with `--space full auto`, all of these
-spaces, only scores of clusters, and only the measures of `topics` and `teacher`. Existing cases are not measured again.
+spaces, and only the measures of `topics` and `teacher`. Existing cases are not measured again.
 
 `table` prints Markdown: the points that each choice gains over `mean` and loses against the best recipe by labels, and
 the rank correlation of its criterion with the score. Clusters are shown for the data sets of `--topics`, whose classes
@@ -48,7 +48,7 @@ from essent.tasks.labels import LabelTask
 from vector_measures import CANDIDATES, Vectors, retrieved
 
 SCORES = ("Clusters: accuracy of k-means", "Clusters: V-measure of k-means", "Classes: accuracy of a probe")
-OF_TOPICS, CLASSES = SCORES[:2], 2  # shown for classes that are topics; the column that whole spaces lack
+OF_TOPICS = SCORES[:2]  # shown for classes that are topics
 LEADS = (0.0, 0.05, 0.1, 0.15)
 MOST_COMBINED = 5  # measures of a combination
 JUDGED, SELECTED, REPEATS = (30, 60), ("random", "strata"), 20  # pairs, how they are selected, and draws
@@ -120,7 +120,7 @@ class LabelledTexts(SearchData):
         runs = self.clusters.evidence(texts, rows)[None]
         values = [
             *(self.clusters.scores(runs, name)[0] for name in self.clusters.score_names),
-            self.probe.scores(self.probe.evidence(texts, rows)[None], "accuracy")[0] if self.candidates else np.nan,
+            self.probe.scores(self.probe.evidence(texts, rows)[None], "accuracy")[0],
             *self.topics.measure(texts, first, second),
         ]
         if self.candidates:
@@ -194,7 +194,7 @@ class Case:
         stored = np.load(path)
         self.model, self.data, self.size = (str(stored[name]) for name in ("model", "data", "size"))
         self.family = self.model.partition("-")[0]
-        defined = np.isfinite(np.delete(stored["values"], CLASSES, axis=1)).all(axis=1)
+        defined = np.isfinite(stored["values"]).all(axis=1)
         self.scores, measures = np.split(stored["values"][defined], [len(SCORES)], axis=1)  # (R,S), (R,M)
         self.numbers = {str(recipe): number for number, recipe in enumerate(stored["recipes"][defined])}
         self.mean = self.numbers["mean"]
@@ -337,8 +337,7 @@ def table(options: argparse.Namespace) -> None:
     """Print the tables of every score."""
     cases = [Case(path) for path in sorted(options.folder.glob("*.npz"))]
     for score, title in enumerate(SCORES):
-        measured = [case for case in cases if np.isfinite(case.scores[:, score]).all()]
-        if shown := [case for case in measured if title not in OF_TOPICS or case.data in options.topics]:
+        if shown := [case for case in cases if title not in OF_TOPICS or case.data in options.topics]:
             print(f"\n## {title}")
             use = Use(shown, score)
             use.print_cases()

@@ -266,7 +266,10 @@ TOPICS_CASES = {
         "In 16 measured cases, 12 of which chose the criterion, the accuracy of k-means rose by 8.9 points on average "
         "and fell in none"
     ),
-    CLASSES: ("In 22 measured cases, the accuracy of a probe rose by 1.2 points on average and fell by 1.8 at worst"),
+    CLASSES: (
+        "In 15 measured cases, the first recipe by this criterion changed the accuracy of a probe by +0.8 points on "
+        "average and by -8.1 at worst"
+    ),
 }
 
 
@@ -299,7 +302,10 @@ def decide_by_teacher(
 
 
 def decide_by_topics(board: Leaderboard, use: str) -> Leaderboard:
-    """Add the verdict to a leaderboard that is ranked by `topics`; the first baseline decides, as in measured cases."""
+    """Add the verdict to a leaderboard that is ranked by `topics`.
+
+    The lead over the first baseline decides, as in measured cases. For classes, the baseline is always retained.
+    """
     leader, baseline = str(board.leader), next(iter(board.baselines), None)
     measurement = f"Measured for {use if use in TOPICS_CASES else 'groups of texts'} without labels, by {TOPICS}"
     lead = math.nan if baseline is None else board.trials[0].scores[TOPICS] - board.find(baseline).scores[TOPICS]
@@ -308,6 +314,10 @@ def decide_by_topics(board: Leaderboard, use: str) -> Leaderboard:
         decision = f"the baseline {leader} is the best."
     elif math.isnan(lead):
         decision = f"{leader} is the best, without a baseline that has a score."
+    elif use == CLASSES:
+        kept = baseline
+        decision = f"the baseline {baseline} is retained: no criterion without labels is safe for classes."
+        decision += f" {TOPICS_CASES[CLASSES]}. Labels choose better: 50 texts or more in --data."
     elif lead < MIN_LEAD:
         kept = baseline
         decision = f"the baseline {baseline} is retained: {leader} leads it by {lead:.3f}, and must by {MIN_LEAD}."
