@@ -1,14 +1,10 @@
-"""What an improvement says before it begins, and about the worth of its gain."""
+"""What an improvement says before it begins."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
-import pytest
 from improvement_helpers import duplicates
 
-from essent.improvement.summary import _unused, purpose, suggested
+from essent.improvement.summary import purpose
 from essent.selection.topics import misfit
 from essent.tasks.clusters import ClusterTask
 from essent.tasks.examples import Example
@@ -30,23 +26,3 @@ def test_labels_of_another_use_are_noted() -> None:
     (note,) = misfit((CLUSTERS, duplicates(20)), "similarity")
     assert note.startswith("The labels of topics (clustering) measure clusters, not similarity. The labels decide")
     assert misfit((CLUSTERS,), "clusters") == misfit((CLUSTERS,), None) == []
-
-
-@pytest.mark.parametrize(
-    ("spent", "budget", "used"),
-    [
-        (90.2, 90.0, "90 of 90 s, 0.2 s more than the budget"),
-        (181.0, 180.0, "3.0 of 3.0 minutes, 1.0 s more than the budget"),
-        (120.0, 180.0, "2.0 of 3.0 minutes"),
-    ],
-)
-def test_a_budget_that_was_exceeded_is_reported(spent: float, budget: float, used: str) -> None:
-    run: Any = SimpleNamespace(
-        settings={"seconds": budget}, spent=spent, missing={}, complete=["all is done"], skipped={}
-    )
-    assert [*_unused(run)] == [f"Used: {used}. Nothing is left to do: all is done."]
-
-
-@pytest.mark.parametrize(("seconds", "budget"), [(59.0, "1m"), (61.0, "2m"), (1000.0, "17m"), (50_000.0, "14h")])
-def test_a_suggested_budget_is_long_enough(seconds: float, budget: str) -> None:
-    assert suggested(seconds) == budget
