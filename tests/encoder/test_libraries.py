@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from sklearn.pipeline import make_pipeline
 
 from essent import Encoder, EncoderTransformer, StaticEncoder
 from essent.engine.compiled import CompiledEncoder
-from essent.static.distillation import encoder_of
 from families import CORPUS
 from samples import TEXTS
 
@@ -45,43 +43,33 @@ class Mine(Encoder):
     """A class of a user's own."""
 
 
-def topics_of(model: Any) -> Any:
-    from bertopic import BERTopic
-
-    topics = BERTopic(
-        embedding_model=model,
-        umap_model=PCA(2, random_state=0),
-        hdbscan_model=KMeans(2, n_init=2, random_state=0),
-        calculate_probabilities=False,
-    )
-    topics.fit(DOCUMENTS)
-    return topics
-
-
 @pytest.mark.slow  # their imports
 @pytest.mark.parametrize("library", ["bertopic", "keybert"])
 def test_every_kind_of_encoder_is_recognised(
     library: str,
-    bert: Path,
     encoder: Encoder,
     compiled: SentenceTransformer,
     compiled_by: Callable[[str], CompiledEncoder],
-    tmp_path: Path,
+    static_folder: Path,
 ) -> None:
     select = importlib.import_module(f"{library}.backend._utils").select_backend
-    backbone = Encoder(str(bert), "static").module.backbone
-    encoder_of(backbone.static_table.detach().numpy(), backbone.tokenizer).save(str(tmp_path))
-    for model in (encoder, compiled, Mine(str(tmp_path))):
+    for model in (encoder, compiled, Mine(str(static_folder))):
         assert select(model).embedding_model is model
         np.testing.assert_allclose(select(model).embed(TEXTS), model.encode(TEXTS), atol=1e-6)
-    for model in (StaticEncoder.load(tmp_path), compiled_by("openvino")):
+    for model in (StaticEncoder.load(static_folder), compiled_by("openvino")):
         with pytest.raises(ValueError, match="select a correct SentenceTransformers model"):
             select(model)  # is none; without this error they would take another model from the hub
 
 
 @pytest.mark.slow
 def test_bertopic_takes_an_encoder_transformer_in_a_pipeline(bert: Path) -> None:
-    topics = topics_of(make_pipeline(EncoderTransformer(str(bert), "mean | zscore")))
+    from bertopic import BERTopic
+
+    topics = BERTopic(
+        embedding_model=make_pipeline(EncoderTransformer(str(bert), "mean | zscore")),
+        umap_model=PCA(2, random_state=0),
+        hdbscan_model=KMeans(2, n_init=2, random_state=0),
+    ).fit(DOCUMENTS)
     expected = Encoder(str(bert), "mean | zscore").fit(DOCUMENTS).encode(TEXTS)
     np.testing.assert_allclose(topics.embedding_model.embed(TEXTS), expected, atol=1e-4)
 

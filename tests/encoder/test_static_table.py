@@ -17,7 +17,6 @@ from essent.encoder.encoder import Encoder
 from essent.encoder.stock_modules import folded, quantised, rounded
 from essent.errors import InputError, RecipeError
 from essent.recipe.recipe import Recipe
-from essent.recipe.tokens import unknown_token
 from families import CORPUS
 from samples import LONG, TEXTS
 from static_models import static_model
@@ -67,12 +66,10 @@ def test_a_folder_is_a_static_embedding_and_loads_as_the_recipe(
     again = Encoder(str(tmp_path / "saved"))
     assert again.recipe == Recipe.parse(recipe)
     np.testing.assert_allclose(again.encode([*KNOWN, ""]), encoder.encode([*KNOWN, ""]), atol=1e-5)
-    np.testing.assert_allclose(again.fit(KNOWN).encode(KNOWN), fitted_on(model, recipe, KNOWN), atol=1e-5)
+    np.testing.assert_allclose(
+        again.fit(KNOWN).encode(KNOWN), Encoder(model, recipe).fit(KNOWN).encode(KNOWN), atol=1e-5
+    )
     assert verify(str(tmp_path / "saved")).passed
-
-
-def fitted_on(model: SentenceTransformer, recipe: str, texts: list[str]) -> np.ndarray:
-    return Encoder(model, recipe).fit(texts).encode(texts)
 
 
 @pytest.mark.parametrize("recipe", DOES_NOT)
@@ -89,8 +86,8 @@ def test_recipes_beyond_row_means_are_saved_with_the_transformer(
 
 def test_what_folds_and_where_new_recipes_run(model: SentenceTransformer, bert: Path, tmp_path: Path) -> None:
     fitted(model, "static | normalize").save(str(tmp_path / "bare"))
-    idf_encoder = Encoder(str(tmp_path / "bare"), "static weights=idf").fit(KNOWN)
-    np.testing.assert_allclose(idf_encoder.encode(KNOWN), fitted_on(model, "static weights=idf", KNOWN), atol=1e-5)
+    again, whole = (Encoder(source, "static weights=idf").fit(KNOWN) for source in (str(tmp_path / "bare"), model))
+    np.testing.assert_allclose(again.encode(KNOWN), whole.encode(KNOWN), atol=1e-5)
     fitted(model, "static weights=sif").save(str(tmp_path / "folded"))
     with pytest.raises(RecipeError, match="saved by essent with its own recipe"):
         Encoder(str(tmp_path / "folded"), "static")
@@ -100,24 +97,6 @@ def test_what_folds_and_where_new_recipes_run(model: SentenceTransformer, bert: 
     assert verify(str(tmp_path / "short")).passed
     assert Encoder(str(tmp_path / "short")).max_seq_length == 4
     assert folded(Encoder(str(bert), "static").module) is None  # special tokens count in the mean
-
-
-# -- model2vec --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("recipe", ["static", "static weights=sif | abtt:1 | normalize"])
-def test_model2vec_reads_the_folder(
-    recipe: str, model: SentenceTransformer, wordpiece: Tokenizer, tmp_path: Path
-) -> None:
-    """Apart from unknown words, which model2vec leaves out of the mean and sentence-transformers does not."""
-    static = pytest.importorskip("model2vec").StaticModel
-    encoder = fitted(model, recipe)
-    encoder.save(str(tmp_path / "saved"))
-    unknown = wordpiece.token_to_id(unknown_token(wordpiece))
-    texts = [text for text in KNOWN if unknown not in wordpiece.encode(text).ids]
-    assert len(texts) > 4
-    read = static.from_pretrained(tmp_path / "saved")
-    np.testing.assert_allclose(read.encode(texts), encoder.encode(texts), atol=1e-5)
 
 
 # -- fewer bits -------------------------------------------------------------------------------------------------------

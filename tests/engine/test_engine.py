@@ -27,12 +27,11 @@ from essent.engine.graph import graph_of
 from essent.engine.runtime import OnnxRuntime, OpenVINORuntime, check_precision, openvino
 from essent.errors import EngineError, InputError, ModelError, NotFittedError
 from families import CORPUS, DECODERS, FAMILIES, MORE_DECODERS
+from odd_texts import ODD
 from samples import daily
 
 TEMPLATE = "template='This sentence : \"{text}\" means [MASK] .'"
 RECIPE = f"{TEMPLATE} layers=0+attention:2-out+2 weights=idf*ditto:1-2 | zscore | normalize"
-OWN_GRAPHS = ("ditto", "whitening", "flow")
-ODD = ["", "", " ", "\ud800", "[MASK] [CLS]", "你好", "", "?", "a\nb\tc"]
 WORDS = "the moon is a large flute and dogs run after it in every green field on monday".split()
 
 
@@ -112,11 +111,7 @@ def test_the_arguments_of_encode(encoder: Encoder, compiled: CompiledEncoder, tm
     for call, error, message in (
         (lambda: compiled.encode(["a"], output_value="token_embeddings"), InputError, "only sentence vectors"),
         (lambda: compiled.encode(["a", 3]), InputError, "every text must be a str"),
-        (
-            lambda: compiled.as_sentence_transformer().save(tmp_path / "x"),
-            EngineError,
-            "cannot be saved: call Compiled",
-        ),
+        (lambda: compiled.as_sentence_transformer().save(tmp_path / "x"), EngineError, "cannot be saved: call Comp"),
         (lambda: compiled.encode(["a"], device="cuda"), InputError, "device='cuda': a CompiledEncoder runs on the CPU"),
     ):
         with pytest.raises(error, match=message):
@@ -157,7 +152,6 @@ def test_a_folder_comes_back(
         ("essent/engine.json", b'"format": 2', b'"format": 1', "graph in .* has changed"),
         ("essent/engine.json", b"openvino", b"tensorrt", "tensorrt"),
         ("essent/engine.json", b'"dimensions": 32', b'"dimensions": 31', "31"),
-        ("essent/engine.json", b'"dimensions": 32', b'"dimensions": "x"', "must be"),
     ],
 )
 def test_a_damaged_folder_is_refused(
@@ -176,10 +170,10 @@ def test_a_damaged_folder_is_refused(
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 
-def test_what_does_not_compile(encoder: Encoder, bert: Path, shell_of: Callable[[str], SentenceTransformer]) -> None:
-    shell, path = list(shell_of("bert")), str(bert)
+def test_what_does_not_compile(encoder: Encoder, bert: Path, shell: SentenceTransformer) -> None:
+    modules, path = list(shell), str(bert)
     half = SentenceTransformer(path, device="cpu", model_kwargs={"dtype": torch.bfloat16})
-    quantiles = Encoder(shell_of("bert"), "layers=1 | quantile:5").fit(CORPUS)
+    quantiles = Encoder(shell, "layers=1 | quantile:5").fit(CORPUS)
     for model, arguments, error, message in (
         (encoder, {"engine": "tensorrt"}, EngineError, "must be one of openvino, onnx"),
         (encoder, {"precision": "f16"}, EngineError, "float32, bfloat16, int8"),
@@ -190,10 +184,9 @@ def test_what_does_not_compile(encoder: Encoder, bert: Path, shell_of: Callable[
         (SentenceTransformer(path, device="cpu").to("meta"), {}, EngineError, "on the CPU, not on meta"),
         (Encoder(path, "prompt-topk"), {}, EngineError, "runs the masked-LM head only at masks"),
         (Encoder(path, "prompt-denoised"), {}, EngineError, "template denoising runs the model a second time"),
-        ([*shell, torch.nn.Identity()], {}, EngineError, "followed by any of Dense"),
-        (shell[:1], {}, EngineError, "models of a Transformer and a Pooling"),
-        ([shell[0], Pooling(32, "mean_sqrt_len_tokens")], {}, EngineError, "which no recipe describes"),
-        ([shell[0], Pooling(32, "mean", include_prompt=False)], {}, EngineError, "which no recipe describes"),
+        ([*modules, torch.nn.Identity()], {}, EngineError, "followed by any of Dense"),
+        (modules[:1], {}, EngineError, "models of a Transformer and a Pooling"),
+        ([modules[0], Pooling(32, "mean_sqrt_len_tokens")], {}, EngineError, "which no recipe describes"),
         ([BoW(["a"]), Pooling(1)], {}, EngineError, "starts with BoW"),
         (quantiles, {}, EngineError, "step 'quantile:5' cannot be converted"),
     ):
@@ -322,24 +315,27 @@ def test_families(shell_of: Callable[[str], SentenceTransformer], family: str) -
     assert_same(compiled.encode(texts), encoder.encode(texts))
 
 
+PUBLISHED = [
+    f"{name}:2-1" if row.argument else name
+    for name, row in NAMED.items()
+    # refused: above, and in tests/model/test_decoders.py
+    if "topk" not in row.text and name not in ("metaeol", "t4-idf-quantile", "prompt-denoised")
+]
+
+
 @pytest.mark.parametrize(
     "recipe",
     [
         "layers=random:8,1 reduce=dct:2",
         "static weights=sif | abtt:2 | normalize",
-        "template='This sentence : \"{text}\" means [MASK] .' layers=0.5*1+2*L weights=mask | zscore",
-        *(
-            pytest.param(f"{name}:2-1" if row.argument else name, marks=() if name in OWN_GRAPHS else pytest.mark.slow)
-            for name, row in NAMED.items()
-            # refused: above, and in tests/model/test_decoders.py
-            if "topk" not in row.text and name not in ("metaeol", "t4-idf-quantile", "prompt-denoised")
-        ),
+        f"{TEMPLATE} layers=0.5*1+2*L weights=mask | zscore",
+        *daily(PUBLISHED, "ditto:2-1", "whitening", "flow"),
     ],
 )
-def test_recipes_as_graphs(shell_of: Callable[[str], SentenceTransformer], recipe: str) -> None:
+def test_recipes_as_graphs(shell: SentenceTransformer, recipe: str) -> None:
     """What is converted is what the Encoder computes, by torch; conversions are tested above."""
     corpus = sorted({text for text in texts_of(300, 30, seed=11) if len(text) > 20})  # no ties: torch itself has noise
-    encoder = Encoder(shell_of("bert"), recipe).fit(corpus)
+    encoder = Encoder(shell, recipe).fit(corpus)
     texts, graph = texts_of(20, 30, seed=12), graph_of(encoder)
     tokens = encoder.module.pad(encoder.module.ids(texts))
     with graph.for_export():

@@ -89,7 +89,6 @@ def test_the_command_line(graph: Path, static_folder: Path, variables: dict[str,
     expected = essent.load(graph).encode(SENTENCES)
     for arguments in (
         ["encode", "texts.txt", "-m", str(graph), "-o", "vectors.npy"],
-        ["encode", "texts.txt", "-m", str(graph), "-o", "parts"],
         ["encode", "texts.txt", "-m", str(graph), "-o", "by-workers", "--workers", "2"],
         ["encode", "texts.txt", "-m", str(static_folder), "-o", "static"],
         ["check", str(graph)],
@@ -101,7 +100,7 @@ def test_the_command_line(graph: Path, static_folder: Path, variables: dict[str,
             assert "The health checks were skipped." in done.stderr
     np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, atol=1e-6)
     of_static = StaticEncoder.load(static_folder).encode(SENTENCES)
-    for output, vectors in (("parts", expected), ("by-workers", expected), ("static", of_static)):
+    for output, vectors in (("by-workers", expected), ("static", of_static)):
         table = pq.read_table(tmp_path / output, columns=["embedding"])
         np.testing.assert_allclose(np.stack(table["embedding"].to_numpy()), vectors, atol=1e-6)
 

@@ -11,9 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from transformers import AutoTokenizer
+from tokenizers import Tokenizer
 
 import essent
 from essent import Encoder
@@ -23,6 +21,7 @@ from essent.engine.runtime import SHAPES, SHAPES_KEPT, SHAPES_OF_LANES, Batch, O
 from essent.errors import EngineError, ModelError, NotFiniteError
 from families import CORPUS
 from samples import daily
+from static_models import static_model
 from waiting import LIMIT
 
 TEXTS = [f"{text} {number}" for number in range(6) for text in CORPUS[:8]]
@@ -167,14 +166,9 @@ def test_more_than_two_gigabytes_of_onnx(encoder: Encoder, tmp_path: Path, monke
 
 
 @pytest.mark.slow  # a conversion of its own
-def test_tables_of_token_vectors(bert: Path, tmp_path: Path) -> None:
+def test_tables_of_token_vectors(wordpiece: Tokenizer, tmp_path: Path) -> None:
     """Static encoders: no layer at all, no special tokens, a text without tokens is a vector of zeros."""
-    tokenizer = AutoTokenizer.from_pretrained(bert)
-    table = np.random.default_rng(0).normal(size=(len(tokenizer), 16)).astype(np.float32)
-    static = SentenceTransformer(
-        modules=[StaticEmbedding(tokenizer.backend_tokenizer, embedding_weights=table)], device="cpu"
-    )
-    texts = [*TEXTS, "", "the moon " * 300]
+    static, texts = static_model(wordpiece), [*TEXTS, "", "the moon " * 300]
     fitted = Encoder(static, "static weights=sif | zscore").fit(CORPUS)
     for model, engine in ((static, "openvino"), (fitted, "onnx")):
         essent.compile(model, engine, threads=1).save(str(tmp_path))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,15 +22,15 @@ from essent.static import distillation, sums
 from essent.static.distillation import TeacherScore, collect, distill, find_choice, make_encoder
 from essent.static.table import Choice, Material, bag_matrix, fit_rows, rank_agreement, reduce_table
 from essent.tasks.pairs import PairTask
-from families import CORPUS
+from families import CORPUS, Folders
 from samples import TEXTS
 
 TEXTS_ = [text for text in dict.fromkeys([*CORPUS, *TEXTS]) if text]
 
 
 @pytest.fixture(scope="module")
-def material(shell_of: Callable[[str], SentenceTransformer]) -> Material:
-    return collect(shell_of("bert"), TEXTS_)[0]
+def material(shell: SentenceTransformer) -> Material:
+    return collect(shell, TEXTS_)[0]
 
 
 # -- the fit ----------------------------------------------------------------------------------------------------------
@@ -78,16 +77,14 @@ def test_shaping_is_folded_in(material: Material) -> None:
     centred = vectors - vectors.mean(axis=0)
     components = np.linalg.svd(centred, full_matrices=False)[2][:2]
     expected = centred - centred @ components.T @ components
-    without_unknown = [
-        material.tokenizer.unk_token_id not in ids for ids in text_ids(material.tokenizer, material.texts)
-    ]
-    np.testing.assert_allclose((material.token_counts @ shaped)[without_unknown], expected[without_unknown], atol=1e-4)
+    known = [material.tokenizer.unk_token_id not in ids for ids in text_ids(material.tokenizer, material.texts)]
+    np.testing.assert_allclose((material.token_counts @ shaped)[known], expected[known], atol=1e-4)
 
 
-def test_all_of_it(shell_of: Callable[[str], SentenceTransformer], tmp_path: Path) -> None:
-    model, choice = shell_of("bert"), Choice("L-1+L", shaping="abtt:1")
+def test_all_of_it(shell: SentenceTransformer, tmp_path: Path) -> None:
+    choice = Choice("L-1+L", shaping="abtt:1")
     distilled, again = (
-        distill(model, TEXTS_, choice, dimensions=9, dtype="int8", state=tmp_path / "state") for _ in range(2)
+        distill(shell, TEXTS_, choice, dimensions=9, dtype="int8", state=tmp_path / "state") for _ in range(2)
     )
     assert (tmp_path / "state").is_file()  # the pass leaves it for another choice
     assert distilled.encoder.recipe == Recipe.parse("static | normalize")
@@ -102,13 +99,10 @@ def test_all_of_it(shell_of: Callable[[str], SentenceTransformer], tmp_path: Pat
     np.testing.assert_allclose(static.encode(TEXTS_), vectors, atol=1e-5)
 
 
-def test_a_teacher_replaces_a_pooling_without_recipe(
-    shell_of: Callable[[str], SentenceTransformer], tmp_path: Path
-) -> None:
-    plain = shell_of("bert")
-    ends = SentenceTransformer(modules=[*plain, Dense(32, 8)], device="cpu")
+def test_a_teacher_replaces_a_pooling_without_recipe(shell: SentenceTransformer, tmp_path: Path) -> None:
+    ends = SentenceTransformer(modules=[*shell, Dense(32, 8)], device="cpu")
     ends.save(str(tmp_path / "dense"))
-    expected = distill(plain, TEXTS_, teacher="mean layers=2").encoder.encode(TEXTS_)
+    expected = distill(shell, TEXTS_, teacher="mean layers=2").encoder.encode(TEXTS_)
     for model in (ends, str(tmp_path / "dense")):
         with pytest.raises(RecipeError, match="which no recipe describes"):
             distill(model, TEXTS_)
@@ -118,13 +112,9 @@ def test_a_teacher_replaces_a_pooling_without_recipe(
 
 def test_fewer_dimensions_keep_the_similarities(material: Material) -> None:
     table = material.table(Choice(ridge=None))
-    before, after, fewer = (
-        vectors @ vectors.T
-        for vectors in (
-            material.token_counts @ rows
-            for rows in (table, *(reduce_table(material.token_counts, table, size) for size in (table.shape[1], 9)))
-        )
-    )
+    reduced = [reduce_table(material.token_counts, table, size) for size in (table.shape[1], 9)]
+    vectors = [material.token_counts @ rows for rows in (table, *reduced)]
+    before, after, fewer = (rows @ rows.T for rows in vectors)
     np.testing.assert_allclose(after, before, atol=1e-4)
     assert 50 < rank_agreement(fewer.ravel(), before.ravel()) < 100
 
@@ -140,18 +130,18 @@ def few_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few_held_out")
-def test_agreement_on_held_out_texts(shell_of: Callable[[str], SentenceTransformer]) -> None:
+def test_agreement_on_held_out_texts(shell: SentenceTransformer) -> None:
     """It is that of a table distilled from the other texts; the held-out texts remain in the encoder."""
-    model, texts = shell_of("bert"), [*TEXTS_, *TEXTS_[:3]]
+    texts = [*TEXTS_, *TEXTS_[:3]]
     choice, teacher = Choice("1+L", "sif:0.01", 0.3, "abtt:1"), "t0-mean"
-    distilled = distill(model, texts, choice, dimensions=20, teacher=teacher)
+    distilled = distill(shell, texts, choice, dimensions=20, teacher=teacher)
     is_held_out = sums.hold_out(texts)
     rest = [text for text, held in zip(texts, is_held_out, strict=True) if not held]
     chosen = list(dict.fromkeys(text for text, held in zip(texts, is_held_out, strict=True) if held))
     assert len(chosen) == 5
     assert not set(chosen) & set(rest)  # all copies are held out
-    other = distill(model, rest, choice, dimensions=20, teacher=teacher).encoder.encode(chosen)
-    vectors = Encoder(model, teacher).encode(chosen)
+    other = distill(shell, rest, choice, dimensions=20, teacher=teacher).encoder.encode(chosen)
+    vectors = Encoder(shell, teacher).encode(chosen)
     first, second = np.random.default_rng(0).integers(0, 5, (2, 20_000))
     cosines = [
         [units[a] @ units[b] for a, b in zip(first, second, strict=True) if a != b]
@@ -171,20 +161,18 @@ def test_agreement_without_held_out_texts(material: Material) -> None:
 
 def test_held_out_texts_are_a_tenth() -> None:
     texts = [f"text {number}" for number in range(30_000)]
-    for count, expected in ((199, 0), (200, 50), (499, 50), (900, 90), (30_000, 1000)):
-        is_held_out = sums.hold_out(texts[:count])
-        assert is_held_out.sum() == expected
-        np.testing.assert_array_equal(is_held_out, sums.hold_out(texts[:count]))
+    for count, expected in ((199, 0), (200, 50), (900, 90), (30_000, 1000)):
+        assert sums.hold_out(texts[:count]).sum() == expected
 
 
 @pytest.mark.usefixtures("few_held_out")
 def test_a_low_agreement_is_stored_and_logged(
-    shell_of: Callable[[str], SentenceTransformer],
+    shell: SentenceTransformer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    material, _ = collect(shell_of("bert"), TEXTS_, teacher="t0-mean")
+    material, _ = collect(shell, TEXTS_, teacher="t0-mean")
     for limit, is_low in ((-100.0, False), (99.9, True)):
         monkeypatch.setattr(distillation, "FAR_WORSE", limit)
         distilled = make_encoder(material, Choice())
@@ -207,10 +195,7 @@ def test_a_low_agreement_is_stored_and_logged(
 def test_choices_are_tried_and_ordered(material: Material, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, values in (("WEIGHTS", ("uniform", "idf")), ("SHAPINGS", ("", "centre")), ("FITS", (0.03, 1.0))):
         monkeypatch.setattr(distillation, name, values)
-    rows = [
-        (first, second, n % 5) for n, (first, second) in enumerate(zip(TEXTS_, TEXTS_[3:] + TEXTS_[:3], strict=True))
-    ]
-    task = PairTask.from_rows(rows, "few")
+    task = PairTask.from_rows([(text, TEXTS_[n - 3], n % 5) for n, text in enumerate(TEXTS_)], "few")
     reported: list[tuple[float, Choice]] = []
     trials = find_choice(material, task, report=lambda *trial: reported.append(trial))
     assert trials == sorted(reported, key=lambda trial: -trial[0])
@@ -223,9 +208,9 @@ def test_choices_are_tried_and_ordered(material: Material, monkeypatch: pytest.M
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 
-def test_a_teacher_with_vectors_of_another_width_is_refused(shell_of: Callable[[str], SentenceTransformer]) -> None:
+def test_a_teacher_with_vectors_of_another_width_is_refused(folder_of: Folders) -> None:
     with pytest.raises(RecipeError, match=r"its vectors have \d+ dimensions, but the model's states"):
-        distill(shell_of("llama"), TEXTS_, teacher="layers=value:2")
+        distill(str(folder_of("llama")), TEXTS_, teacher="layers=value:2")
 
 
 @pytest.mark.parametrize(
@@ -239,9 +224,7 @@ def test_a_teacher_with_vectors_of_another_width_is_refused(shell_of: Callable[[
         (Choice(), {"dtype": "int4"}, InputError, "float32, float16, int8"),
         (Choice(), {"dimensions": 33}, InputError, "between 1 and the model's 32"),
         (Choice(shaping="whiten:8"), {"dimensions": 9}, InputError, "the output of shaping 'whiten:8', 8"),
-        (Choice(), {"dimensions": 2.0}, InputError, r"dimensions=2\.0: must be a whole number of at least 1"),
         (Choice(ridge=0), {"teacher": "t0-mean"}, InputError, "do not depend on a teacher. Set ridge"),
-        (Choice(), {"teacher": "layers=vaule:2"}, RecipeError, "vaule"),
         (Choice(), {"teacher": "mean | zscore"}, RecipeError, "Remove the shaping"),
     ],
 )
@@ -250,9 +233,9 @@ def test_refused_before_the_pass(
     options: dict[str, Any],
     error: type[Exception],
     message: str,
-    shell_of: Callable[[str], SentenceTransformer],
+    shell: SentenceTransformer,
     tmp_path: Path,
 ) -> None:
     with pytest.raises(error, match=message):
-        distill(shell_of("bert"), TEXTS_, choice, state=tmp_path / "state", **options)
+        distill(shell, TEXTS_, choice, state=tmp_path / "state", **options)
     assert not (tmp_path / "state").exists()
