@@ -160,6 +160,7 @@ def test_refused_recipes_and_documents(shell: SentenceTransformer) -> None:
         ("A text.", r"must be a list of documents"),
         (["A text."], r"documents\[0\]: Expected a list of texts, got str: 'A text.'"),
         ([["a"], [None]], r"documents\[1\]: Text 0 is NoneType"),
+        ([["a"], 3], r"documents\[1\]: Expected a list of texts, got int"),
     ):
         with pytest.raises(EssentError, match=message):
             encoder.encode_chunks(documents)

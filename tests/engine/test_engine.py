@@ -187,6 +187,7 @@ def test_what_does_not_compile(encoder: Encoder, bert: Path, shell: SentenceTran
         ([*modules, torch.nn.Identity()], {}, EngineError, "followed by any of Dense"),
         (modules[:1], {}, EngineError, "models of a Transformer and a Pooling"),
         ([modules[0], Pooling(32, "mean_sqrt_len_tokens")], {}, EngineError, "which no recipe describes"),
+        ([modules[0], Pooling(32, "mean", include_prompt=False)], {}, EngineError, "which no recipe describes"),
         ([BoW(["a"]), Pooling(1)], {}, EngineError, "starts with BoW"),
         (quantiles, {}, EngineError, "step 'quantile:5' cannot be converted"),
     ):

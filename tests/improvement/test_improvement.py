@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from improvement_helpers import digests, duplicates, make_small, make_texts, make_topic_texts
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
 import essent
 from command_line import read_json, run, write_rows
@@ -163,6 +164,20 @@ def test_for_clusters_the_model_stays_as_it_is_without_a_lead(
     assert str(unchanged.encoder(device="cpu").recipe) == "mean"
     assert unchanged.overview[1].startswith("Gain: none.")
     assert not any(line.startswith("Worth") for line in unchanged.overview)  # nothing was chosen
+
+
+@pytest.mark.slow
+def test_for_classes_the_model_stays_as_it_is_whatever_leads(
+    bert: Path, small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also a model whose own pooling is not the first baseline of the search."""
+    monkeypatch.setattr(steps, "MIN_LEAD", -2.0)
+    own = SentenceTransformer(modules=[Transformer(str(bert)), Pooling(32, "cls")], device="cpu")
+    own.save(str(tmp_path / "own"))
+    arguments: dict[str, Any] = {"use": "classes", "budget": "1s", "options": CPU}
+    unchanged = essent.improve(str(tmp_path / "own"), make_topic_texts(90), output=tmp_path / "out", **arguments)
+    assert str(unchanged.encoder(device="cpu").recipe) == "cls"
+    assert unchanged.overview[1].startswith("Gain: none. The model's own pooling cls is retained")
 
 
 @pytest.mark.slow  # half a minute: trials, training and two searches, judged by pairs that are made

@@ -143,9 +143,8 @@ def test_a_baseline_is_retained_unless_the_leader_leads(
     shell: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     space = Space(named=("cls", "first-last | centre | normalize"))
-    run = partial(
-        search, shell, TEXTS, space, use="clusters", baselines=("mean",), work=tmp_path / "work"
-    )  # computed once
+    settings = {"use": "clusters", "baselines": ("mean",), "work": tmp_path / "work"}  # computed once
+    run = partial(search, shell, TEXTS, space, **settings)
     board = run()
     scores = {str(trial.recipe): trial.scores[TOPICS] for trial in board.trials}
     assert list(scores.values()) == sorted(scores.values(), reverse=True)

@@ -15,7 +15,7 @@ from sklearn.metrics import average_precision_score, f1_score, ndcg_score, v_mea
 
 from essent.errors import DataError
 from essent.tasks.base import LabeledTask
-from essent.tasks.comparison import Comparison, Scored, bootstrap, compare, compare_each, scores_of_parts
+from essent.tasks.comparison import Comparison, Scored, bootstrap, compare, compare_each, interval, scores_of_parts
 from essent.tasks.examples import Example
 from essent.tasks.labels import LabelTask
 from essent.tasks.locate import as_task
@@ -250,6 +250,21 @@ def test_scores_and_draws_are_scipys(ties: bool) -> None:
     np.testing.assert_allclose(scores, expected, atol=1e-9)
 
 
+def test_interval_matches_scipys_bootstrap() -> None:
+    rows, gold = sample(200)
+    expected = stats.bootstrap(
+        (rows[1], gold),
+        lambda x, y: 100 * stats.spearmanr(x, y).statistic,
+        paired=True,
+        vectorized=False,
+        n_resamples=1000,
+        method="percentile",
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    ends = interval(bootstrap(task_of(gold), rows[1:2], resamples=4000)[0])
+    assert ends == pytest.approx((expected.low, expected.high), abs=0.4)
+
+
 def test_clear_small_no_and_undefined_differences() -> None:
     rows, gold = sample()
     same = compared(gold, rows[0], rows[0])
@@ -278,3 +293,10 @@ def test_p_agrees_with_the_interval_and_is_uniform_without_a_difference() -> Non
     for comparison in comparisons:
         if not 0.045 < comparison.p < 0.055:  # where an end of the interval is between two draws
             assert (comparison.p < 0.05) == (comparison.low > 0 or comparison.high < 0)
+
+
+def test_undefined_correlations_are_nan() -> None:
+    rows, gold = sample()
+    rows[0] = 1.0
+    assert np.isnan(task_of(gold).scores(rows)).tolist() == [True, False, False]
+    assert np.isnan([*task_of(np.ones_like(gold)).scores(rows), *task_of(gold[:1]).scores(rows[:, :1])]).all()

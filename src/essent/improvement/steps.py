@@ -38,7 +38,7 @@ from essent.recipe.recipe import Recipe
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.run import search as search_recipes
 from essent.selection.space import Space
-from essent.selection.topics import MIN_LEAD, TOPICS
+from essent.selection.topics import CLASSES, MIN_LEAD, TOPICS
 from essent.training.run import train as train_model
 
 if TYPE_CHECKING:
@@ -119,7 +119,8 @@ def search_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str,
     run.measure(best)
     gains = best not in board.baselines  # False too if the leader is itself a baseline
     if run.metric.by_agreement:
-        gains = best != own and board.find(best).scores[TOPICS] - board.find(own).scores[TOPICS] >= MIN_LEAD
+        leads = best != own and board.find(best).scores[TOPICS] - board.find(own).scores[TOPICS] >= MIN_LEAD
+        gains = leads and run.settings["use"] != CLASSES  # for which no criterion without labels is safe
     lead = held_out_lead(run, best) if gains and run.metric.by_agreement else None
     notes = {"verdict": board.verdict, "notes": list(board.notes)}
     return {"name": best, "lead": lead, "gains": gains, "speed": speed, **notes}

@@ -26,8 +26,9 @@ from essent.lab.templates.search import (
 from essent.selection.space import Grammar
 from families import Folders
 from near_ties import one_by_one
-from selection_samples import TASK, Shells
+from selection_samples import TASK, Shells, planted
 
+RELATIONS = Grammar('"{text}" {relation} [MASK] .', {"relation": ("is", "means")}).templates()
 GRAMMAR = Grammar(
     '{prefix} "{text}" {relation} [MASK] .', {"relation": ("is", "means", ""), "prefix": ("This sentence :", "")}
 )
@@ -150,3 +151,10 @@ def test_generator_refusals(tmp_path: Path, t5: str, bert: Path, folder_of: Fold
         generate_templates(t5, [])
     with pytest.raises(InputError, match="at least 2"):
         generate_templates(t5, PAIRS, candidates=1)
+
+
+def test_better_template_is_chosen(shell: SentenceTransformer) -> None:
+    template = '"{text}" means [MASK] .'
+    board = search_templates(shell, planted(shell, f"template='{template}' weights=mask"), RELATIONS)
+    assert board.best.template == template
+    assert board.kept is None
