@@ -8,7 +8,7 @@ first recipe by `teacher` loses against the best by labels / points that it gain
 
 `--cases` appends what `teacher` sees of its first recipe and of each baseline, and what labels say of the two: a row a
 model, data set, space and baseline. `benchmarks/label_free_cases.tsv` was made like this, and
-`benchmarks/label_free_rule.py` makes the rule of it by which a search without labels keeps a baseline.
+`benchmarks/label_free_rule.py` compares rules by which a search without labels keeps a baseline.
 """
 
 from __future__ import annotations

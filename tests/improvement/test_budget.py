@@ -57,7 +57,7 @@ def run_at(tmp_path: Path) -> Any:
         plan |= {"speed": {**SPEED, **speed}, "candidates": [{"seed": seed} for seed in range(8)], "seconds": spent}
         plan |= {"fitted": 1000, "measured": [1000, 1000]}
         model: Any = type("Model", (), {"tokenizer": range(1000)})
-        settings = {"seconds": 1000.0, "use": "similarity", "seed": 0}
+        settings = {"seconds": 1000.0, "use": "similarity", "seed": 0, "retained": ""}
         return Run(tmp_path, {"plan": plan}, model, Inputs(TEXTS, HELD_OUT, tasks, ()), settings, 0.0, False, print)
 
     return make

@@ -25,6 +25,7 @@ from essent.improvement import budget, plan, steps
 from essent.improvement.metric import read_inputs
 from essent.improvement.results import Improved
 from essent.improvement.run import Run
+from essent.selection import verdict
 from essent.selection.leaderboard import Leaderboard
 from essent.tasks.pairs import PairTask
 
@@ -135,7 +136,7 @@ def test_for_clusters_a_search_chooses(
         board = original(*arguments, **settings)
         return replace(board, trials=tuple(sorted(board.trials, key=lambda t: str(t.recipe) != best)), kept=None)
 
-    monkeypatch.setattr(steps, "MIN_LEAD", -1.0)
+    monkeypatch.setattr(verdict, "MIN_LEAD", -1.0)
     monkeypatch.setattr(steps, "search_recipes", search)
     improvement = essent.improve(
         str(bert), make_topic_texts(texts), output=tmp_path / "out", note=lines.append, force=True, **arguments
@@ -156,7 +157,7 @@ def test_for_clusters_a_search_chooses(
 def test_for_clusters_the_model_stays_as_it_is_without_a_lead(
     bert: Path, small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps, "MIN_LEAD", 2.0)
+    monkeypatch.setattr(verdict, "MIN_LEAD", 2.0)
     unchanged = essent.improve(
         str(bert), make_topic_texts(90), output=tmp_path / "out", use="clusters", budget="1s", options=CPU
     )
@@ -166,18 +167,24 @@ def test_for_clusters_the_model_stays_as_it_is_without_a_lead(
     assert not any(line.startswith("Worth") for line in unchanged.overview)  # nothing was chosen
 
 
-@pytest.mark.slow
-def test_for_classes_the_model_stays_as_it_is_whatever_leads(
-    bert: Path, small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("use", "reason"),
+    [("classes", "no criterion without labels is safe for classes"), (None, "the model was trained for sentences")],
+)
+def test_without_a_safe_criterion_nothing_is_searched(
+    use: str | None, reason: str, bert: Path, small: None, tmp_path: Path
 ) -> None:
-    """Also a model whose own pooling is not the first baseline of the search."""
-    monkeypatch.setattr(steps, "MIN_LEAD", -2.0)
     own = SentenceTransformer(modules=[Transformer(str(bert)), Pooling(32, "cls")], device="cpu")
     own.save(str(tmp_path / "own"))
-    arguments: dict[str, Any] = {"use": "classes", "budget": "1s", "options": CPU}
+    lines: list[str] = []
+    arguments: dict[str, Any] = {"use": use, "goal": "size", "budget": "10m", "options": CPU, "note": lines.append}
     unchanged = essent.improve(str(tmp_path / "own"), make_topic_texts(90), output=tmp_path / "out", **arguments)
+    assert f"retained for {'classes' if use else 'the similarity of sentences'}: {reason}" in lines[0]
+    assert list(unchanged.metadata["steps"]) == ["encoder", "static"]
     assert str(unchanged.encoder(device="cpu").recipe) == "cls"
-    assert unchanged.overview[1].startswith("Gain: none. The model's own pooling cls is retained")
+    assert unchanged.results[0].score == pytest.approx(100)  # agreement with the model as it is
+    assert unchanged.overview[0].startswith(f"Optimized: nothing. The model's own pooling cls is retained: {reason}")
+    assert unchanged.overview[1].endswith("Nothing is left to do.")
 
 
 @pytest.mark.slow  # half a minute: trials, training and two searches, judged by pairs that are made

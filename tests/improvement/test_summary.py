@@ -13,13 +13,14 @@ CLUSTERS = ClusterTask("topics", tuple(Example((f"text {number}",), str(number %
 
 
 def test_the_first_line_says_what_is_optimized() -> None:
-    default = purpose((), None)
+    default = purpose((), None, "")
     assert default.startswith("Optimizes the similarity of sentences, by the criterion teacher, without labels.")
     assert "It is not known whether this helps clusters, classes or retrieval" in default
-    assert "not known" not in purpose((), "similarity")
-    assert purpose((), "retrieval") == "Optimizes retrieval, by the criterion teacher, without labels."
-    assert purpose((CLUSTERS,), None) == "Optimizes clusters, by the labels of topics."
-    assert purpose((), "clusters") == "Optimizes clusters, by the criterion topics, without labels."
+    assert "not known" not in purpose((), "similarity", "")
+    assert purpose((), "retrieval", "") == "Optimizes retrieval, by the criterion teacher, without labels."
+    assert purpose((CLUSTERS,), None, "") == "Optimizes clusters, by the labels of topics."
+    assert purpose((), "clusters", "") == "Optimizes clusters, by the criterion topics, without labels."
+    assert purpose((), "classes", "why").endswith("the model's own pooling is retained for classes: why.")
 
 
 def test_labels_of_another_use_are_noted() -> None:

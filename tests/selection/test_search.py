@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 
 from command_line import write_rows
 from essent import Encoder
@@ -278,9 +279,8 @@ def test_leaderboard_without_scores(shell: SentenceTransformer) -> None:
 # -- without labels ---------------------------------------------------------------------------------------------------
 
 
-def test_texts_without_labels(shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_without_labels(shell: SentenceTransformer) -> None:
     data = TASK.texts()
-    monkeypatch.setattr("essent.selection.verdict.MAX_LEVEL", 1.0)
     board = search(shell, data, "weights")
     scores = [trial.scores["teacher"] for trial in board.trials]
     assert scores == sorted(scores, reverse=True)
@@ -289,14 +289,28 @@ def test_texts_without_labels(shell: SentenceTransformer, monkeypatch: pytest.Mo
     assert {c.second for c in board.comparisons} == {"mean", "first-last"} - {str(board.leader)}
     assert any("similarity of sentences only. For clusters" in note for note in board.notes)
     assert (board.kept is None) == all(comparison.is_better for comparison in board.comparisons)
-    assert "Worth by labels over mean, in measured cases of such choices: similarity +5.2 points" in board.verdict
+    assert "Worth by labels over mean, in measured cases of such choices: similarity +5.0 points" in board.verdict
     assert board.verdict.endswith("give labels, or 20 pairs that you label with --ask.")
-    monkeypatch.setattr("essent.selection.verdict.MAX_LEVEL", -1.0)
     other = search(shell, data, Space(named=(str(board.leader), "cls")), baselines=("mean",))
     level = board.find("mean").scores["teacher"]
     assert other.find("mean").scores["teacher"] == pytest.approx(level, abs=1e-6)
-    assert (other.kept, len(other.trials)) == ("mean", 3)  # what runs along is not ranked
-    assert f"the baseline mean is retained: its own score of {level:.3f} is so high" in other.verdict
+    assert len(other.trials) == 3  # what runs along is not ranked
+
+
+def test_a_model_trained_for_sentences_keeps_its_own_pooling(bert: Path, tmp_path: Path) -> None:
+    """As a folder or loaded; with labels, its pooling is the first baseline. A plain transformer is not recognized."""
+    modules = [Transformer(str(bert)), Pooling(32, "cls"), Normalize()]
+    SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path))
+    space = Space(named=("first-last weights=position | zscore",))
+    for model in (str(tmp_path), SentenceTransformer(str(tmp_path), device="cpu")):
+        board = search(model, TASK.texts(), space)
+        assert board.baselines == ("cls", "mean", "first-last")
+        assert (str(board.best), board.notes) == ("cls", ())
+        assert "the baseline cls is retained: the model was trained for sentences" in board.verdict
+        assert "trained for sentences" not in search(model, TASK.texts(), space, use="retrieval").verdict
+    assert search(str(tmp_path), TASK, space).baselines == ("cls", "mean", "first-last")
+    plain = search(SentenceTransformer(modules=modules[:2], device="cpu"), TASK.texts(), space)
+    assert (plain.baselines[0], "trained for sentences" in plain.verdict) == ("cls", False)
 
 
 def test_labels_and_teacher_share_a_pass(shell: SentenceTransformer) -> None:

@@ -60,6 +60,11 @@ def space_of(name: str) -> Space:
     return SPACES.get(name) or find_space(name)
 
 
+def criterion_of(settings: Mapping[str, Any]) -> str:
+    """Return the criterion that decides without labels; "" if nothing is decided."""
+    return "" if settings["retained"] else CRITERIA.get(settings["use"], TEACHER)
+
+
 def make_plan(shell: SentenceTransformer, inputs: Inputs, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Plan the steps of an improvement, as plain values.
 
@@ -77,10 +82,9 @@ def make_plan(shell: SentenceTransformer, inputs: Inputs, settings: Mapping[str,
     capabilities, recipe = capabilities_of(encoder.module.backbone), str(encoder.recipe)
     seconds, tokens = time_texts(encoder, [*inputs.texts, *inputs.held_out])
     sizes = [int(max(MIN_MEASURED, share * budget / max(seconds, 1e-9))) for share in (MEASURE_SHARE, TEST_SHARE)]
-    criterion = CRITERIA.get(use, TEACHER)
-    metric = Metric(inputs, seed, *sizes, criterion=criterion)
+    metric = Metric(inputs, seed, *sizes, criterion=criterion_of(settings))
     scoring = time_tasks(metric.tasks, size)
-    if metric.by_agreement:
+    if metric.by_agreement and not settings["retained"]:
         scoring = time_topics(inputs.texts[:MAX_TEXTS], size, seed)
     speed = {"seconds": seconds, "tokens": tokens, "scoring": scoring, "references": 0.0, "pace": 1.0}
     labelled = texts_of(task for task in metric.tasks if task.compared() is None)
@@ -93,7 +97,9 @@ def make_plan(shell: SentenceTransformer, inputs: Inputs, settings: Mapping[str,
     to_try = candidates(capabilities, has_dropout(encoder), len(inputs.texts), seed)
     engine = next((name for name, libraries in ENGINES.items() if all(map(find_spec, libraries))), None)
     why = ""
-    if not inputs.tasks and use != SIMILARITY:
+    if settings["retained"]:
+        why = "nothing is chosen"
+    elif not inputs.tasks and use != SIMILARITY:
         why = "no criterion without labels shows whether training helps this use"
     elif capabilities.only_static:
         why = "the model is static"
@@ -101,7 +107,13 @@ def make_plan(shell: SentenceTransformer, inputs: Inputs, settings: Mapping[str,
         why = f'{missing!r} is not installed: pip install "essent[train]"'
     elif not to_try:
         why = "it has neither dropout nor a mask token, so both views of a text would be equal"
-    absent = {"trials": why, "train": why, "static": capabilities.only_static, "graph": capabilities.only_static}
+    absent = {
+        "search": settings["retained"],
+        "trials": why,
+        "train": why,
+        "static": capabilities.only_static,
+        "graph": capabilities.only_static,
+    }
     absent["graph"] = absent["graph"] or engine is None or shell.device.type != "cpu"
     fitted = max(MIN_FITTED, FIT_SHARE * budget / max(2 * seconds, 1e-9))
     return {

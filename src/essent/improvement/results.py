@@ -172,6 +172,7 @@ def recipe_of(name: str) -> str:
 
 def encoder(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str, Any]:
     """Fit, calibrate and save the best encoder."""
+    run.measure(run.plan["own"])  # unless a search has measured it
     texts = list(run.inputs.texts[: planned["texts"]])
     fitted = run.encoder(run.choice, texts)
     path = _save(run, fitted, ENCODER, texts)

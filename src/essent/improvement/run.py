@@ -30,15 +30,15 @@ from essent.errors import DataError, UnknownNameError
 from essent.improvement import results
 from essent.improvement.budget import plan_encoder, plan_graph, plan_static, share_of
 from essent.improvement.metric import Inputs, Metric, read_inputs
-from essent.improvement.plan import make_plan, parse_budget
+from essent.improvement.plan import criterion_of, make_plan, parse_budget
 from essent.improvement.results import Gain, Improved, recipe_of
 from essent.improvement.steps import choose_by_search, choose_recipe, train_if_better
 from essent.improvement.summary import purpose, write_page
 from essent.model.capabilities import ModelCapabilities
-from essent.model.loading import load, open_model
+from essent.model.loading import is_trained_for_sentences, load, open_model
 from essent.report.write import check_library
-from essent.selection.label_free import TEACHER
 from essent.selection.topics import CRITERIA, TOPICS, Topics, check_use, misfit, uses_of
+from essent.selection.verdict import reason_to_retain
 from essent.tasks.result import plain
 from essent.version import __version__
 
@@ -112,7 +112,9 @@ def improve(
     seconds, options = parse_budget(budget), dict(options or {})
     check_library(".html")
     inputs = read_inputs(texts, data, test, folder, seed, columns)
-    if not inputs.tasks and CRITERIA[use_or_default] == TOPICS:
+    trained = is_trained_for_sentences(model, options)
+    retained = "" if inputs.tasks else reason_to_retain(use_or_default, trained)
+    if not inputs.tasks and not retained and CRITERIA[use_or_default] == TOPICS:
         Topics.of(inputs.texts, seed)  # refuses texts that it cannot measure, before the model is loaded
     identity = {
         "essent": __version__,
@@ -126,8 +128,8 @@ def improve(
         "options": {name: str(value) for name, value in options.items() if name != "token"},
     }
     entries, began = open_journal(Path(output), identity, force), machine.elapsed()
-    note(purpose(inputs.tasks, use))
-    settings = {**identity, "seconds": seconds}
+    note(purpose(inputs.tasks, use, retained))
+    settings = {**identity, "seconds": seconds, "retained": retained}
     run = Run(Path(output), entries, open_model(model, options), inputs, settings, began, progress, note)
     run.notes += [*misfit(inputs.tasks, use), *inputs.notes, *run.metric.notes]
     note(f"Measured by {run.metric.by}. The steps, with a budget of {budget}: {', '.join(run.plan['steps'])}.")
@@ -146,11 +148,12 @@ def improve(
 
 def improve_model(run: Run) -> None:
     """Choose the recipe, train the model if a recipe gains, and write what comes of it."""
-    if why := choose_recipe(run) or train_if_better(run):
-        run.skipped["training"] = why
-        run.notes.append(f"The model was not trained: {why}.")
-        choose_by_search(run, "search with the rest", share_of(run, "search"))
-    run.notes += [run.searched["verdict"], *run.searched["notes"]]
+    if not run.settings["retained"]:
+        if why := choose_recipe(run) or train_if_better(run):
+            run.skipped["training"] = why
+            run.notes.append(f"The model was not trained: {why}.")
+            choose_by_search(run, "search with the rest", share_of(run, "search"))
+        run.notes += [run.searched["verdict"], *run.searched["notes"]]
     run.step("encoder", results.encoder, plan_encoder(run))
     for name, plan_step, step in (("static", plan_static, results.static), ("graph", plan_graph, results.graph)):
         if name in run.plan["steps"]:
@@ -202,7 +205,8 @@ class Run:
         output: the user's folder.
         entries: the journal, see `open_journal`.
         model: the user's model, which does not change.
-        settings: the arguments of `improve` by name, and the `seconds` of the budget.
+        settings: the arguments of `improve` by name, the `seconds` of the budget, and why the model's own pooling is
+            `retained` whatever a search would find ("" if a search decides).
         began: when this process began, by `machine.elapsed`.
 
     Attributes:
@@ -234,10 +238,8 @@ class Run:
         self.lap = began
         self.reached: dict[str, float] = {}  # seconds of the steps that this process has computed or read so far
         self.plan = self.once("plan", lambda: make_plan(self.shell(), inputs, settings))
-        criterion = CRITERIA.get(settings["use"], TEACHER)
-        self.metric = Metric(
-            inputs, settings["seed"], *self.plan["measured"], criterion=criterion, own=self.plan["own"]
-        )
+        sizes, criterion = self.plan["measured"], criterion_of(settings)
+        self.metric = Metric(inputs, settings["seed"], *sizes, criterion=criterion, own=self.plan["own"])
         self.capabilities = ModelCapabilities(**self.plan["capabilities"])
         self.speed: dict[str, float] = dict(self.plan["speed"])
         self.choice = self.plan["own"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from essent.improvement.plan import SHARES
 from essent.report.parts import Number, Record, Report, Section, record_table, short_paths
 from essent.report.write import write_arranged
-from essent.selection.topics import CLASSES, CRITERIA, MIN_LEAD, SIMILARITY, TOPICS, USES, described, uses_of
+from essent.selection.topics import CRITERIA, MIN_LEAD, SIMILARITY, TOPICS, USES, described, uses_of
 from essent.selection.verdict import TEACHER_CASES, TOPICS_CASES
 from essent.tasks.base import LabeledTask
 from essent.tasks.result import library_versions, short_name
@@ -33,8 +33,14 @@ GAINS = "Points gained over the best encoder before the step, paired, with their
 # -- before a run -----------------------------------------------------------------------------------------------------
 
 
-def purpose(tasks: Sequence[LabeledTask], use: str | None) -> str:
-    """Return what an improvement will optimize, in one line."""
+def purpose(tasks: Sequence[LabeledTask], use: str | None, retained: str) -> str:
+    """Return what an improvement will optimize, in one line.
+
+    Args:
+        retained: see `Run`.
+    """
+    if retained:
+        return f"Without labels, the model's own pooling is retained for {described(use or SIMILARITY)}: {retained}."
     if tasks:
         return f"Optimizes {uses_of(tasks)}, by the labels of {' and '.join(task.name for task in tasks)}."
     optimizes = (
@@ -55,6 +61,9 @@ def overview_of(run: Run, encoder: str, answer: str) -> tuple[str, ...]:
         encoder: name of the saved encoder.
         answer: the sentence about the answer.
     """
+    if retained := run.settings["retained"]:
+        unchanged = f"Optimized: nothing. The model's own pooling {run.plan['own']} is retained: {retained}."
+        return (unchanged, *_not_tried(run), *_unused(run), answer)
     if run.metric.by_agreement:
         return (*_worth_by_topics(run), *_not_tried(run), *_unused(run), answer)
     own = run.plan["own"]
@@ -70,10 +79,6 @@ def overview_of(run: Run, encoder: str, answer: str) -> tuple[str, ...]:
 def _worth_by_topics(run: Run) -> Iterator[str]:
     use, own, lead = run.settings["use"], run.plan["own"], run.searched["lead"]
     yield f"Optimized: {use}, without labels, by the criterion {TOPICS} (the mean of the ranks by six measures)."
-    if use == CLASSES:
-        yield f"Gain: none. The model's own pooling {own} is retained: no criterion without labels is safe for classes."
-        yield f"{TOPICS_CASES[use]}. Labels choose better: 50 texts or more in --data."
-        return
     if run.choice == own:
         yield f"Gain: none. No recipe of the space that was searched led the model's own pooling {own} by {MIN_LEAD}."
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from pathlib import Path
@@ -68,11 +68,17 @@ POOLING = {
 
 @dataclass
 class Loaded:
-    """A backbone, the recipes to run on it, and further settings of its folder."""
+    """A backbone, the recipes to run on it, and further settings of its folder.
+
+    Attributes:
+        settings: prompts, similarity … for SentenceTransformer's __init__.
+        own: the recipe of the model's modules; None if no recipe describes them.
+    """
 
     backbone: Backbone
     recipes: tuple[Recipe, ...]
-    settings: dict[str, Any] = field(default_factory=dict)  # prompts, similarity … for SentenceTransformer's __init__
+    settings: dict[str, Any] = field(default_factory=dict)
+    own: Recipe | None = None
 
     @property
     def default_prompt(self) -> str:
@@ -211,6 +217,22 @@ def read_capabilities(model: ModelLike, options: dict[str, Any]) -> ModelCapabil
         return _read_capabilities(name, _read_config(name, options), options)
 
 
+def is_trained_for_sentences(model: ModelLike, options: dict[str, Any]) -> bool:
+    """Return whether a transformer comes with the modules of sentence-transformers, which plain transformers lack.
+
+    A loaded model is recognized by the folder or hub name that its transformer was loaded from.
+    """
+    if isinstance(model, SentenceTransformer):
+        name = str(getattr(getattr(model[0], "model", None), "name_or_path", ""))
+        options = {"local_files_only": True}
+    else:
+        name = full_name(check_model(model))
+        options = reach_model(name, options)
+    if not name or Path(name).is_file():
+        return False
+    return str(_first_module(name, options).get("type", "")).rpartition(".")[2] == "Transformer"
+
+
 @contextmanager
 def _reached(
     model: ModelLike, recipes: Sequence[Recipe], options: dict[str, Any]
@@ -290,8 +312,10 @@ def _take_apart(shell: SentenceTransformer, recipes: Sequence[Recipe], last: int
     else:
         backbone = Backbone(first.model, first.tokenizer, first.max_seq_length, last)
         backbone.mlm_head = getattr(first, "mlm_head", None)
-    settings = {**settings_of(shell), "device": str(shell.device)}
-    return Loaded(backbone, tuple(recipes) or (own_recipe(shell),), settings)
+    chosen, own = tuple(recipes) or (own_recipe(shell),), None
+    with suppress(RecipeError):
+        own = own_recipe(shell)
+    return Loaded(backbone, chosen, {**settings_of(shell), "device": str(shell.device)}, own)
 
 
 def _no_source(module: str) -> UnsupportedRecipeError:

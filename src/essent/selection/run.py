@@ -19,7 +19,7 @@ from essent._core.arguments import ModelLike, check_size
 from essent._core.machine import AUTO
 from essent.encoder.module import digest_of_backbone
 from essent.errors import InputError
-from essent.model.loading import load, read_capabilities
+from essent.model.loading import is_trained_for_sentences, load, read_capabilities
 from essent.model.template import with_room
 from essent.model.weights import move
 from essent.recipe.recipe import Recipe
@@ -82,7 +82,8 @@ def search(
         folder: local data for task names, as in `essent.tasks.load_task`.
         columns: names of the columns of labelled files and rows by role, such as {"text": "body", "label":
             "category"}; see `essent.tasks.load_task`.
-        baselines: recipes that the leader is compared with; added to the space. By default "static" for static models.
+        baselines: recipes that the leader is compared with, the most important first; added to the space. By default,
+            the model's own pooling comes first if it is another one, and static models have "static".
         top: number of rows with an interval.
         seed: of resampling and of the pairs that "teacher" draws.
         memory: GiB for hidden states and pooled vectors, in addition to the model.
@@ -239,6 +240,7 @@ class Passes(NamedTuple):
         recipes: the ranked recipes, baselines included; the first rows of each store.
         reference: the reference recipes of `teacher`.
         skipped: number of recipes of the space that the model cannot run.
+        trained: whether the model was trained for sentences.
         prompts, default_prompt: of the model.
     """
 
@@ -247,6 +249,7 @@ class Passes(NamedTuple):
     baselines: list[str]
     reference: list[Recipe]
     skipped: int
+    trained: bool
     prompts: dict[str, str]
     default_prompt: str
 
@@ -264,6 +267,9 @@ def run_passes(
     reference = REFERENCE.expand(capabilities)[0] if any(data.teacher or data.topics for data in data_sets) else []
     loaded = load(model, [*recipes, *compared, *reference], settings.options)
     backbone, prompts = loaded.backbone, dict(loaded.settings.get("prompts") or {})
+    if tuple(baselines) == BASELINES and loaded.own is not None:
+        own = replace(loaded.own, shaping=())  # without normalize, which changes no cosine
+        compared = compared if own in compared else [own, *compared]
     fitting = with_room(recipes, backbone.tokenizer, backbone.max_seq_length)
     skipped += len(recipes) - len(fitting)
     recipes = list(dict.fromkeys([*fitting, *compared]))
@@ -295,7 +301,8 @@ def run_passes(
             sweep.run()
             score_stored(sweep)
             sweeps.append(sweep)
-        yield Passes(sweeps, recipes, list(map(str, compared)), reference, skipped, prompts, loaded.default_prompt)
+        names, trained = list(map(str, compared)), is_trained_for_sentences(model, settings.options)
+        yield Passes(sweeps, recipes, names, reference, skipped, trained, prompts, loaded.default_prompt)
 
 
 # -- the leaderboard --------------------------------------------------------------------------------------------------
@@ -341,4 +348,4 @@ def make_board(run: Passes, top: int, seed: int) -> Leaderboard:
     if teacher is None:
         return decide_by_topics(board, data.use)
     cosines = np.array(rows[[names.index(name) for name in listed], data.extra])
-    return decide_by_teacher(board, listed, cosines, teacher, seed, data.use)
+    return decide_by_teacher(board, listed, cosines, teacher, seed, data.use, trained=run.trained)

@@ -2,12 +2,8 @@
 
 By labels, the recipe ranked first is recommended if it is significantly better than the baselines, otherwise a baseline
 is. Cross-validation decides; with test data, the comparison on these data, on average over several. Without labels, the
-recipe ranked first is recommended if labelled cases show that such a choice gains.
-
-`teacher` ranks for similarity. The recipe ranked first must lead each baseline significantly, and the baseline must not
-agree with the teachers already: its own score must be at most MAX_LEVEL.
-
-`topics` ranks for clusters. The recipe ranked first must lead the first baseline by MIN_LEAD.
+recipe ranked first is recommended if measured cases show that such choices gain (`reason_to_retain`): by `teacher`, it
+must lead each baseline significantly; by `topics`, it must lead the first baseline by MIN_LEAD.
 """
 
 from __future__ import annotations
@@ -21,7 +17,7 @@ import numpy as np
 from essent._core.arguments import ModelLike
 from essent.recipe.recipe import Recipe
 from essent.selection.evaluation import Bench
-from essent.selection.label_free import Teacher, mean_rank
+from essent.selection.label_free import TEACHER, Teacher, mean_rank
 from essent.selection.leaderboard import Check, Leaderboard
 from essent.selection.search_data import SearchSettings
 from essent.selection.topics import (
@@ -154,9 +150,7 @@ def folds_of(task: LabeledTask, seed: int) -> np.ndarray:
 # -- the verdict ------------------------------------------------------------------------------------------------------
 
 
-def decide(
-    board: Leaderboard, comparisons: Sequence[Comparison], measurement: str, objections: Sequence[str] = ()
-) -> Leaderboard:
+def decide(board: Leaderboard, comparisons: Sequence[Comparison], measurement: str, reason: str = "") -> Leaderboard:
     """Decide between the leader and the baselines; retain the first baseline that it does not beat significantly.
 
     A leader that is itself a baseline must only beat the baselines before it.
@@ -164,28 +158,27 @@ def decide(
     Args:
         comparisons: the leader compared with each baseline.
         measurement: the start of a sentence.
-        objections: why a baseline is retained in spite of its comparison; "" means no objection.
+        reason: why the first baseline is retained whatever the comparisons say.
     """
     leader = str(board.leader)
-    evidence = list(zip(comparisons, objections or [""] * len(comparisons), strict=True))
     if is_baseline := leader in board.baselines:
         before = board.baselines[: board.baselines.index(leader)]
-        evidence = [(comparison, reason) for comparison, reason in evidence if comparison.second in before]
-    unbeaten = [(comparison, reason) for comparison, reason in evidence if reason or not comparison.is_better]
+        comparisons = [comparison for comparison in comparisons if comparison.second in before]
+    unbeaten = [comparison for comparison in comparisons if reason or not comparison.is_better]
     if unbeaten:
-        comparison, reason = unbeaten[0]
+        comparison = unbeaten[0]
         if not reason and math.isnan(comparison.low):
             reason = f"there are too few labels to compare {leader} with it"
         reason = reason or f"{leader} is not significantly better, {comparison.figures()}"
         verdict = f"{measurement}, the baseline {comparison.second} is retained: {reason}."
-    elif evidence:
-        beaten = " and ".join(f"{comparison.second} by {comparison.figures()}" for comparison, _ in evidence)
+    elif comparisons:
+        beaten = " and ".join(f"{comparison.second} by {comparison.figures()}" for comparison in comparisons)
         verdict = f"{measurement}, {leader} is better than {beaten}."
     elif is_baseline:
         verdict = f"{measurement}, the baseline {leader} is the best."
     else:
         verdict = f"{leader} was not compared with a baseline."
-    return replace(board, kept=unbeaten[0][0].second if unbeaten else None, verdict=verdict)
+    return replace(board, kept=unbeaten[0].second if unbeaten else None, verdict=verdict)
 
 
 # -- test data --------------------------------------------------------------------------------------------------------
@@ -248,39 +241,60 @@ TOPICS_ONLY = (
     "Chosen without labels, for groups of texts with the same topic. Whether the choice helps similarity or retrieval "
     "is not known, and it can harm groups that are not topics, such as sentiment."
 )
-# A baseline with a higher score by `teacher` is retained: a logistic regression of "labels say that the first recipe is
-# better" on this score, over 175 measured cases of similarity, is at one half there (benchmarks/label_free_rule.py).
-MAX_LEVEL = 0.9320303
-# What such choices changed by labels, over `mean`, in the measured cases: docs/evidence/without-labels.md.
+# What such choices changed by labels, over `mean`, on models that were not trained for sentences (retrieval: on any
+# model), in the measured cases: docs/evidence/without-labels.md.
 TEACHER_CASES = {
-    SIMILARITY: (
-        "+5.2 points on models that were not trained for sentences (worse in 11 of 60 cases) and -2.6 on models that "
-        "were (worse in 22 of 38)"
-    ),
-    CLUSTERS: "+0.4 points (worse in 8 of 23 cases)",
-    CLASSES: "-4.0 points (worse in 23 of 34 cases)",
+    SIMILARITY: "+5.0 points (worse in 11 of 60 cases, by 3.2 at most)",
+    CLUSTERS: "+1.2 points (worse in 2 of 15 cases, by 14.8 at most)",
+    CLASSES: "-5.4 points (worse in 11 of 18 cases, by 15.6 at most)",
     RETRIEVAL: "+1.7 points of nDCG@10, on queries made from pairs (worse in 2 of 9 cases, by 0.3 at most)",
 }
+TRAINED = (
+    f"the model was trained for sentences. In 38 measured cases of such models, the choice by {TEACHER} changed "
+    "similarity by -2.6 points on average and by -13.8 at worst. 20 pairs that you label with essent search --ask "
+    "choose better"
+)
 TOPICS_CASES = {
     CLUSTERS: (
         "In 16 measured cases, 12 of which chose the criterion, the accuracy of k-means rose by 8.9 points on average "
         "and fell in none"
     ),
     CLASSES: (
-        "In 16 measured cases, the first recipe by this criterion changed the accuracy of a probe by +1.4 points on "
-        "average and by -8.1 at worst"
+        f"In 16 measured cases, the first recipe by {TOPICS} changed the accuracy of a probe by +1.4 points on average "
+        "and by -8.1 at worst"
     ),
 }
+UNSAFE = (
+    f"no criterion without labels is safe for classes. {TOPICS_CASES[CLASSES]}. Labels choose better: 50 texts or more "
+    "in --data"
+)
+
+
+def reason_to_retain(use: str, trained: bool) -> str:
+    """Return why a choice without labels retains the baseline, whatever the criterion prefers; "" if it need not.
+
+    Args:
+        trained: whether the model was trained for sentences.
+    """
+    return UNSAFE if use == CLASSES else TRAINED if use == SIMILARITY and trained else ""
 
 
 def decide_by_teacher(
-    board: Leaderboard, names: Sequence[str], cosines: np.ndarray, teacher: Teacher, seed: int, use: str
+    board: Leaderboard,
+    names: Sequence[str],
+    cosines: np.ndarray,
+    teacher: Teacher,
+    seed: int,
+    use: str,
+    *,
+    trained: bool,
 ) -> Leaderboard:
     """Add intervals, comparisons and the verdict to a leaderboard that is ranked by `teacher`.
 
     Args:
         names: text forms of the recipes with an interval (R,), baselines included.
         cosines: (R,P), of these recipes.
+        trained: whether the model was trained for sentences.
     """
     leader, criterion = str(board.leader), board.criterion
     levels = dict(zip(names, teacher.scores(cosines).tolist(), strict=True))
@@ -290,15 +304,15 @@ def decide_by_teacher(
     for name in others:
         difference, ends = levels[leader] - levels[name], interval(draws[leader] - draws[name])
         comparisons.append(Comparison(leader, name, difference, *ends, math.nan, criterion, by_labels=False))
-    notes = (RETRIEVAL_ONLY if use == RETRIEVAL else SIMILARITY_ONLY,)
-    board = replace(add_intervals(board, draws), notes=notes, comparisons=tuple(comparisons))
+    board = replace(add_intervals(board, draws), comparisons=tuple(comparisons))
     measurement = f"Measured for {described(use)} by cosine, without labels, by {criterion}"
-    agrees = "its own score of {:.3f} is so high that another recipe seldom gains by labels"
-    objections = ["" if levels[name] <= MAX_LEVEL else agrees.format(levels[name]) for name in others]
-    board = decide(board, comparisons, measurement, objections)
+    if reason := reason_to_retain(use, trained):
+        return decide(board, comparisons, measurement, reason)
+    board = decide(board, comparisons, measurement)
     worth = f"Worth by labels over mean, in measured cases of such choices: {use} {TEACHER_CASES[use]}"
     better = "labels, or 20 pairs that you label with --ask" if use == SIMILARITY else "labels"
-    return replace(board, verdict=f"{board.verdict} {worth}; to know better, give {better}.")
+    note = RETRIEVAL_ONLY if use == RETRIEVAL else SIMILARITY_ONLY
+    return replace(board, verdict=f"{board.verdict} {worth}; to know better, give {better}.", notes=(note,))
 
 
 def decide_by_topics(board: Leaderboard, use: str) -> Leaderboard:
@@ -309,15 +323,14 @@ def decide_by_topics(board: Leaderboard, use: str) -> Leaderboard:
     leader, baseline = str(board.leader), next(iter(board.baselines), None)
     measurement = f"Measured for {use if use in TOPICS_CASES else 'groups of texts'} without labels, by {TOPICS}"
     lead = math.nan if baseline is None else board.trials[0].scores[TOPICS] - board.find(baseline).scores[TOPICS]
-    kept = None
+    reason, kept = reason_to_retain(use, trained=False), None
     if leader == baseline:
         decision = f"the baseline {leader} is the best."
     elif math.isnan(lead):
         decision = f"{leader} is the best, without a baseline that has a score."
-    elif use == CLASSES:
+    elif reason:
         kept = baseline
-        decision = f"the baseline {baseline} is retained: no criterion without labels is safe for classes."
-        decision += f" {TOPICS_CASES[CLASSES]}. Labels choose better: 50 texts or more in --data."
+        decision = f"the baseline {baseline} is retained: {reason}."
     elif lead < MIN_LEAD:
         kept = baseline
         decision = f"the baseline {baseline} is retained: {leader} leads it by {lead:.3f}, and must by {MIN_LEAD}."
@@ -325,4 +338,5 @@ def decide_by_topics(board: Leaderboard, use: str) -> Leaderboard:
         decision = f"{leader} leads {baseline} by {lead:.3f}."
         if use in TOPICS_CASES:
             decision += f" {TOPICS_CASES[use]}."
-    return replace(board, kept=kept, verdict=f"{measurement}, {decision}", notes=(TOPICS_ONLY,))
+    notes = () if reason else (TOPICS_ONLY,)
+    return replace(board, kept=kept, verdict=f"{measurement}, {decision}", notes=notes)
