@@ -2,9 +2,9 @@
 
 python benchmarks/label_free_rule.py [CASES.tsv]
 
-The cases are those of `benchmarks/criteria.py --cases`: a model, a data set, a space, and the first recipe by `teacher`.
-A rule chooses this recipe or retains `mean`. Printed, for each kind of labels, for models that were trained for
-sentences and for others: points over `mean` on average and at worst, and in how many cases the choice is worse. The
+The cases are those of `benchmarks/criteria.py --cases`: a model, a data set, a space, and the first recipe by
+`teacher`. A rule chooses this recipe or retains `mean`. Printed, for each kind of labels, for models that were trained
+for sentences and for others: points over `mean` on average and at worst, and in how many cases the choice is worse. The
 fitted bound on the score of `mean` by `teacher` (a logistic regression of "labels prefer the first recipe", each case
 weighted by its points) is applied to each model as fitted on the similarity cases of the others.
 """
