@@ -68,17 +68,12 @@ POOLING = {
 
 @dataclass
 class Loaded:
-    """A backbone, the recipes to run on it, and further settings of its folder.
-
-    Attributes:
-        settings: prompts, similarity … for SentenceTransformer's __init__.
-        own: the recipe of the model's modules; None if no recipe describes them.
-    """
+    """A backbone, the recipes to run on it, and further settings of its folder."""
 
     backbone: Backbone
     recipes: tuple[Recipe, ...]
-    settings: dict[str, Any] = field(default_factory=dict)
-    own: Recipe | None = None
+    settings: dict[str, Any] = field(default_factory=dict)  # prompts, similarity … for SentenceTransformer's __init__
+    own: Recipe | None = None  # the recipe of the model's modules, if a recipe describes them
 
     @property
     def default_prompt(self) -> str:
