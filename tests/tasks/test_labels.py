@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import permutations
 
 import numpy as np
 import pytest
@@ -136,12 +135,9 @@ def test_lengths_count_and_are_noted() -> None:
 
 
 def test_matching_is_the_best_of_all() -> None:
-    draw = np.random.default_rng(0)
-    for _ in range(20):
-        gold, assigned = draw.integers(4, size=30), draw.integers(4, size=30)
-        gold[:4], assigned[:4] = range(4), range(4)
-        best = max(np.mean(np.array(names)[assigned] == gold) for names in permutations(range(4)))
-        assert matched(gold, assigned).mean() == pytest.approx(float(best))
+    """Cluster 0 has 4 rows of class 0 and 3 of class 1, and cluster 1 only 3 of class 0."""
+    gold, assigned = np.repeat([0, 0, 1], [4, 3, 3]), np.repeat([0, 1, 0], [4, 3, 3])
+    np.testing.assert_array_equal(matched(gold, assigned), gold != assigned)
 
 
 def test_cluster_refusals() -> None:
