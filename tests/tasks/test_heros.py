@@ -137,18 +137,15 @@ def test_minilm_on_the_samples_pairs() -> None:
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def write_table(path: Path, rows: Sequence[Sequence[str]]) -> Path:
-    path.write_text("".join("\t".join(row) + "\n" for row in rows), "utf-8")
-    return path
-
-
 @pytest.mark.parametrize("seed", [0, 1])
 def test_columns_in_any_order_with_two_called_negation(tmp_path: Path, seed: int) -> None:
     sample = load_heros(sample_minimal_pairs_path())
     order = random.Random(seed).sample(["Original", *SUBSETS], 7)  # noqa: S311
     changes = {(pair.original, pair.subset): pair.changed for pair in sample.pairs}
     rows = [[changes.get((original, name), original) for name in order] for original in sample.originals]
-    task = load_heros(write_table(tmp_path / "heros.tsv", [[name.split(" ")[0] for name in order], *rows]))
+    table = [[name.split(" ")[0] for name in order], *rows]
+    (tmp_path / "heros.tsv").write_text("\n".join(map("\t".join, table)), "utf-8")
+    task = load_heros(tmp_path / "heros.tsv")
     assert set(task.pairs) == set(sample.pairs)
     antonyms = "Negation.1" if order.index("Negation (Main)") < order.index("Negation (Antonym)") else "Negation"
     assert task.source["columns"]["Negation (Antonym)"] == antonyms
@@ -157,10 +154,11 @@ def test_columns_in_any_order_with_two_called_negation(tmp_path: Path, seed: int
 
 
 def test_ambiguous_negations_are_read_in_order(tmp_path: Path) -> None:
-    rows = [("Original", "Antonym", "Negation", "Negation"), ("It is not so.", "It is else.", "It is so.", "It is so.")]
-    task = load_heros(write_table(tmp_path / "h.tsv", rows))
-    assert task.source["columns"]["Negation (Main)"] == "Negation"
-    assert "by position, the main verb's first: their sentences are inconclusive" in task.source["columns_read"]
+    rows = ["Original,Antonym,Negation,Negation", "It is not so.,It is else.,It is so.,It is so."]
+    (tmp_path / "heros.csv").write_text("\n".join(rows))
+    source = load_heros(tmp_path / "heros.csv").source
+    assert source["columns"]["Negation (Main)"] == "Negation"
+    assert "by position, the main verb's first: their sentences are inconclusive" in source["columns_read"]
 
 
 def test_named_columns_and_empty_cells(tmp_path: Path) -> None:
