@@ -21,26 +21,24 @@ ROWS = [
 PAIRS = [Pair(**row) for row in ROWS]  # type: ignore[arg-type]
 
 
-def write(path: Path, rows: list[dict]) -> Path:
-    """Write rows in the format of the suffix."""
-    frame = pandas.DataFrame(rows)
-    if path.suffix == ".parquet":
-        frame.to_parquet(path)
-    elif path.suffix in (".json", ".jsonl"):
-        frame.to_json(path, orient="records", lines=path.suffix == ".jsonl", force_ascii=False)
-    else:
-        frame.to_csv(path, index=False, **({"sep": "\t", "quoting": csv.QUOTE_NONE} if path.suffix == ".tsv" else {}))
-    return path
-
-
 def read_pairs(path: Path) -> list[Pair]:
     return pairs_from_rows(located_rows(path))
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".tsv", ".parquet"])
-def test_every_format_gives_the_same_pairs(tmp_path: Path, suffix: str) -> None:
+@pytest.mark.parametrize(
+    ("suffix", "method", "options"),
+    [
+        (".jsonl", "to_json", {"orient": "records", "lines": True, "force_ascii": False}),
+        (".json", "to_json", {"orient": "records"}),
+        (".csv", "to_csv", {"index": False}),
+        (".tsv", "to_csv", {"index": False, "sep": "\t", "quoting": csv.QUOTE_NONE}),
+        (".parquet", "to_parquet", {}),
+    ],
+)
+def test_every_format_gives_the_same_pairs(tmp_path: Path, suffix: str, method: str, options: dict) -> None:
     """Also with a byte order mark, carriage returns and a blank line."""
-    path = write(tmp_path / f"data{suffix}", ROWS)
+    path = tmp_path / f"data{suffix}"
+    getattr(pandas.DataFrame(ROWS), method)(path, **options)
     assert read_pairs(path) == PAIRS
     if suffix in (".jsonl", ".csv", ".tsv"):
         text = path.read_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n") + b"\r\n"
@@ -49,7 +47,8 @@ def test_every_format_gives_the_same_pairs(tmp_path: Path, suffix: str) -> None:
 
 
 def test_two_sentences_in_one_column(tmp_path: Path) -> None:
-    path = write(tmp_path / "str.csv", [{"PairID": "1", "Text": "It rains.\nIt pours.", "Score": "0.9"}])
+    path = tmp_path / "str.csv"
+    path.write_text('PairID,Text,Score\n1,"It rains.\nIt pours.",0.9\n')
     assert read_pairs(path) == [Pair("It rains.", "It pours.", 0.9)]
     with pytest.raises(DataError, match="two sentences on two lines, not 3"):
         pairs_from_rows([Row("here", {"Text": "a\nb\nc", "Score": 1})])
