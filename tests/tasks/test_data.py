@@ -21,30 +21,24 @@ ROWS = [
 PAIRS = [Pair(**row) for row in ROWS]  # type: ignore[arg-type]
 
 
-def write(path: Path, rows: list[dict]) -> Path:
-    """Write rows in the format of the suffix."""
-    frame = pandas.DataFrame(rows)
-    if path.suffix == ".parquet":
-        frame.to_parquet(path)
-    elif path.suffix in (".json", ".jsonl"):
-        frame.to_json(path, orient="records", lines=path.suffix == ".jsonl", force_ascii=False)
-    else:
-        frame.to_csv(path, index=False, **({"sep": "\t", "quoting": csv.QUOTE_NONE} if path.suffix == ".tsv" else {}))
-    return path
-
-
 def read_pairs(path: Path) -> list[Pair]:
     return pairs_from_rows(located_rows(path))
 
 
-def column(path: Path, name: str = "text") -> list:
-    return [row.values[name] for row in located_rows(path)]
-
-
-@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".tsv", ".parquet"])
-def test_every_format_gives_the_same_pairs(tmp_path: Path, suffix: str) -> None:
+@pytest.mark.parametrize(
+    ("suffix", "method", "options"),
+    [
+        (".jsonl", "to_json", {"orient": "records", "lines": True, "force_ascii": False}),
+        (".json", "to_json", {"orient": "records"}),
+        (".csv", "to_csv", {"index": False}),
+        (".tsv", "to_csv", {"index": False, "sep": "\t", "quoting": csv.QUOTE_NONE}),
+        (".parquet", "to_parquet", {}),
+    ],
+)
+def test_every_format_gives_the_same_pairs(tmp_path: Path, suffix: str, method: str, options: dict) -> None:
     """Also with a byte order mark, carriage returns and a blank line."""
-    path = write(tmp_path / f"data{suffix}", ROWS)
+    path = tmp_path / f"data{suffix}"
+    getattr(pandas.DataFrame(ROWS), method)(path, **options)
     assert read_pairs(path) == PAIRS
     if suffix in (".jsonl", ".csv", ".tsv"):
         text = path.read_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n") + b"\r\n"
@@ -53,7 +47,8 @@ def test_every_format_gives_the_same_pairs(tmp_path: Path, suffix: str) -> None:
 
 
 def test_two_sentences_in_one_column(tmp_path: Path) -> None:
-    path = write(tmp_path / "str.csv", [{"PairID": "1", "Text": "It rains.\nIt pours.", "Score": "0.9"}])
+    path = tmp_path / "str.csv"
+    path.write_text('PairID,Text,Score\n1,"It rains.\nIt pours.",0.9\n')
     assert read_pairs(path) == [Pair("It rains.", "It pours.", 0.9)]
     with pytest.raises(DataError, match="two sentences on two lines, not 3"):
         pairs_from_rows([Row("here", {"Text": "a\nb\nc", "Score": 1})])
@@ -98,6 +93,7 @@ def test_malformed_lines_name_file_and_line(tmp_path: Path, case: str) -> None:
         ("bad.json", "[" * 100_000, "bad.json: cannot read this JSON .*recursion"),
         ("bad.parquet", "no", "bad.parquet: cannot read this Parquet file"),
         ("empty.jsonl", "", "empty.jsonl has no rows"),
+        ("blank.tsv", "\n\n", "blank.tsv has no rows"),
         ("packed.csv", gzip.compress(b"text", mtime=0), "packed.csv, line 1: not UTF-8"),
         ("data.xlsx", "", "suffix '.xlsx'.*Known: .jsonl"),
     ],
@@ -108,40 +104,34 @@ def test_malformed_files(tmp_path: Path, name: str, content: str | bytes, messag
         read_pairs(tmp_path / name)
 
 
-def test_texts_of_any_length_with_carriage_returns(tmp_path: Path) -> None:
-    text = "ab " * 60_000
-    for suffix in ("csv", "tsv"):
-        (tmp_path / f"long.{suffix}").write_text(f"text\n{text}\nb\n")
-        assert column(tmp_path / f"long.{suffix}") == [text, "b"]
-    (tmp_path / "a.csv").write_bytes(b'text,score\r\n"a\rb",1\r\n"a\r\nb",2\r\n')
-    assert column(tmp_path / "a.csv") == ["a\rb", "a\r\nb"]
+LONG = "ab " * 60_000
 
 
 @pytest.mark.parametrize(
-    ("name", "content"),
+    ("name", "content", "texts"),
     [
-        ("texts.json", '["a, b", "c; d"]'),
-        ("texts.jsonl", '"a, b"\n"c; d"\n'),
-        ("texts.csv", 'text;n\na, b;1\n"c; d";2\n'),
-        ("texts.csv", "text\tn\na, b\t1\nc; d\t2\n"),
-        ("texts.csv", 'text,n\n"a, b",1\nc; d,2\n'),
+        ("texts.json", '["a, b", "c; d"]', ["a, b", "c; d"]),
+        ("texts.jsonl", '"a, b"\n"c; d"\n', ["a, b", "c; d"]),
+        ("semicolons.csv", 'text;n\na, b;1\n"c; d";2\n', ["a, b", "c; d"]),
+        ("tabs.csv", "text\tn\na, b\t1\nc; d\t2\n", ["a, b", "c; d"]),
+        ("commas.csv", 'text,n\n"a, b",1\nc; d,2\n', ["a, b", "c; d"]),
+        ("carriage-returns.csv", 'text,score\r\n"a\rb",1\r\n"a\r\nb",2\r\n', ["a\rb", "a\r\nb"]),
+        ("long.csv", f"text\n{LONG}\nb\n", [LONG, "b"]),
+        ("long.tsv", f"text\n{LONG}\nb\n", [LONG, "b"]),
+        ("blank-lines.csv", '\ntext\na\n\n""\nb\n\n', ["a", "", "b"]),
     ],
 )
-def test_unnamed_columns_and_separators(tmp_path: Path, name: str, content: str) -> None:
-    (tmp_path / name).write_text(content)
-    assert column(tmp_path / name) == ["a, b", "c; d"]
+def test_texts_and_separators(tmp_path: Path, name: str, content: str, texts: list[str]) -> None:
+    (tmp_path / name).write_bytes(content.encode())
+    assert [row.values["text"] for row in located_rows(tmp_path / name)] == texts
 
 
-def test_blank_lines(tmp_path: Path) -> None:
-    (tmp_path / "one.csv").write_text('\ntext\na\n\n""\nb\n\n')
-    assert column(tmp_path / "one.csv") == ["a", "", "b"]
-    (tmp_path / "two.tsv").write_text("\na\tb\n1\t2\n\n\t\n\n")
-    located = located_rows(tmp_path / "two.tsv")
+def test_blank_lines_count_in_line_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "rows.tsv"
+    file.write_text("\na\tb\n1\t2\n\n\t\n\n")
+    located = located_rows(file)
     assert [row.values["b"] for row in located] == ["2", ""]
-    assert located[1].where.endswith("two.tsv, line 5")
-    (tmp_path / "blank.tsv").write_text("\n\n")
-    with pytest.raises(DataError, match="has no rows"):
-        located_rows(tmp_path / "blank.tsv")
+    assert located[1].where.endswith("rows.tsv, line 5")
 
 
 def test_missing_file_names_its_neighbours(tmp_path: Path) -> None:

@@ -200,7 +200,6 @@ def test_invalid_rows_in_memory(rows: Any, error: type[Exception], message: str)
             {"q": "a", "answer": "b", "Document": 7, "anchor": "c", "Score": 1},
             {"query": "a", "positive": "b", "Score": 1},
         ),
-        ({"sentence1": "b", "sentence2": "a"}, {"a": "x", "b": "y"}, {"sentence1": "y", "sentence2": "x"}),
     ],
 )
 def test_named_columns_win(columns: dict[str, str], values: dict[str, Any], expected: dict[str, Any]) -> None:

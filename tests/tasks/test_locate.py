@@ -111,15 +111,11 @@ def test_missing_data_lists_where_it_was_looked_for(tmp_path: Path) -> None:
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_name_may_be_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_may_be_a_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.tsv"
     path.write_text("sentence1\tsentence2\tscore\na\tb\t1\nc\td\t0.5\n")
     task = load_pairs(str(path))
     assert (task.name, len(task), task.source["source"]) == ("mine", 2, str(path))
-    (tmp_path / "agnews").write_text(path.read_text())  # with a kind, a path comes before the catalogue
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match="agnews"):
-        load_task("clustering:agnews")
     with pytest.raises(DataError, match=r"Did you mean 'mine.tsv'"):
         load_task(str(tmp_path / "mine.csv"))
     with pytest.raises(InputError, match=r"Expected scored pairs, but .* contains classification.*stsb.dev"):
@@ -139,16 +135,13 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository that is a local folder, which `datasets` loads in the same way; four data sets are there."""
     datasets = pytest.importorskip("datasets")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    folder, pairs, classes = tmp_path / "repository", {"dev": "validation", "test": "test"}, "classification"
-    own: dict[str, Any] = {
-        "columns": {"text": "body", "label": "topic"},
-        "hub_splits": {"train": "train", "test": "test"},
-    }
+    folder, own = tmp_path / "repository", {"text": "body", "label": "topic"}
+    dev_and_test, parts = {"dev": "validation", "test": "test"}, {"train": "train", "test": "test"}
     for row in (
-        DataSet("toy", hub=str(folder), splits=("test", "dev"), hub_splits=pairs, scale=(0, 5), note="Not the same."),
-        DataSet("absent", hub=str(folder), hub_splits={"test": "other"}, scale=(0, 5)),
-        DataSet("folds", classes, str(folder), **own),
-        DataSet("parts", classes, str(folder), parts=("train", "test"), **own),
+        DataSet("toy", hub=str(folder), splits=("test", "dev"), hub_splits=dev_and_test, note="Not the same."),
+        DataSet("absent", hub=str(folder), hub_splits={"test": "other"}),
+        DataSet("folds", "classification", str(folder), hub_splits=parts, columns=own),
+        DataSet("parts", "classification", str(folder), hub_splits=parts, columns=own, parts=("train", "test")),
     ):
         monkeypatch.setitem(DATA_SETS, row.name, row)
     return folder
