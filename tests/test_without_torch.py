@@ -6,23 +6,22 @@ no library of the extra, nor what only other extras bring.
 
 from __future__ import annotations
 
-import itertools
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from command_line import commands
+from command_line import commands, write_rows
 from essent import Encoder, StaticEncoder
 from essent._core.lazy import IN_TORCH
 from families import build_tokenizer
-from hidden_modules import hiding
+from hidden_modules import run_without
 from samples import TEXTS
 from static_models import static_model
 
@@ -34,27 +33,12 @@ SENTENCES = [text for text in TEXTS if text]
 
 
 def run(code: str, folder: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """Run code in a process in which, as in those that it starts, the libraries are hidden."""
-    startup = folder / "startup"
-    startup.mkdir(exist_ok=True)
-    (startup / "sitecustomize.py").write_text(hiding(ABSENT), "utf-8")
-    paths = [str(startup), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return subprocess.run(
-        [sys.executable, "-c", f"import sys\n{code}", *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        input=stdin,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-    )
+    return run_without(ABSENT, folder, sys.executable, "-c", f"import json, sys\n{code}", *arguments, stdin=stdin)
 
 
 def several(folder: Path, *lines: str) -> list[tuple[int, str, str]]:
     """Exit code, output and errors of each command line, all of them in one process; none has a traceback."""
     done = run(
-        "import json\n"
-        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "from command_line import run\n"
         "done = [run(*line.split(), code=None) for line in sys.argv[1:]]\n"
         "print(json.dumps([(each.exit_code, each.stdout, each.stderr) for each in done]))",
@@ -73,8 +57,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Encoder(model, "static | normalize").save(str(folder / "static"))
     Encoder(model, "static | quantile").fit(SENTENCES).save(str(folder / "other"))
     (folder / "texts.txt").write_text("\n".join(SENTENCES), "utf-8")
-    pairs = ({"sentence1": a, "sentence2": b, "score": i} for i, (a, b) in enumerate(itertools.pairwise(TEXTS)))
-    (folder / "pairs.jsonl").write_text("\n".join(json.dumps(pair) for pair in pairs if all(pair.values())), "utf-8")
+    pairs = [{"sentence1": a, "sentence2": b, "score": len(a)} for a, b in pairwise(SENTENCES)]
+    write_rows(folder / "pairs.jsonl", pairs)
     (folder / "labels.csv").write_text("text,label\n" + "a man,x\ndogs,y\n" * 8, "utf-8")
     return folder
 
@@ -150,7 +134,6 @@ TASK = (
 )
 STATEMENTS = {
     "from essent import Encoder": "essent.Encoder",
-    "import essent; essent.Encoder('static')": "essent.Encoder",
     "from essent import compile": "essent.compile",
     "from essent import evaluate": "essent.evaluate",
     "from essent import search": "essent.search",
@@ -200,7 +183,7 @@ COMMANDS = {
     "encode -m bert-base-uncased": "texts.txt -o made.npy",
 }
 RAISED = """
-import json, os
+import os
 os.environ["HF_HUB_OFFLINE"] = "1"
 raised = {}
 for statement in json.loads(sys.stdin.read()):
@@ -213,39 +196,23 @@ print(json.dumps(raised))
 """
 
 
-@pytest.fixture(scope="module")
-def raised(workplace: Path) -> dict[str, str]:
-    """What each statement raises, all in one process, which starts once."""
+def test_python_names_the_extra(workplace: Path) -> None:
     done = run(RAISED, workplace, stdin=json.dumps(list(STATEMENTS)))
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    for statement, error in json.loads(done.stdout).items():
+        assert error.startswith(f"MissingDependencyError: {STATEMENTS[statement]} needs "), (statement, error)
+        assert INSTALL in error, statement
 
 
-@pytest.fixture(scope="module")
-def printed(workplace: Path) -> dict[str, tuple[int, str]]:
-    """Exit code and errors of each command, all in one process."""
-    done = several(workplace, *(f"{command} {arguments}" for command, arguments in COMMANDS.items()))
-    return {command: (code, errors) for command, (code, _, errors) in zip(COMMANDS, done, strict=True)}
-
-
-@pytest.mark.parametrize("statement", STATEMENTS)
-def test_python_names_the_extra(statement: str, raised: dict[str, str]) -> None:
-    assert raised[statement].startswith(f"MissingDependencyError: {STATEMENTS[statement]} needs "), raised[statement]
-    assert INSTALL in raised[statement]
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_commands_name_the_extra(command: str, printed: dict[str, tuple[int, str]], workplace: Path) -> None:
-    code, message = printed[command]
-    assert code == 2, message
-    assert re.fullmatch(r"Error: .* needs 'torch', which is not installed\. .*", message.rstrip("\n")), message
-    assert INSTALL in message
-    assert not list(workplace.glob("made*"))
-
-
-def test_every_command_is_tried() -> None:
-    """Only `recipes` works as a whole without torch."""
+def test_commands_name_the_extra(workplace: Path) -> None:
+    """Of all commands, only `recipes` works as a whole without torch."""
     assert {path.removeprefix("essent ") for path, _ in commands()} - {"recipes"} <= set(COMMANDS)
+    lines = [f"{command} {arguments}" for command, arguments in COMMANDS.items()]
+    for line, (code, _, message) in zip(lines, several(workplace, *lines), strict=True):
+        assert code == 2, (line, message)
+        assert re.fullmatch(r"Error: .* needs 'torch', which is not installed\. .*", message.rstrip("\n")), line
+        assert INSTALL in message, line
+    assert not list(workplace.glob("made*"))
 
 
 def test_the_extra_brings_the_checked_libraries() -> None:

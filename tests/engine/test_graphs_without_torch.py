@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +17,7 @@ from command_line import PROGRAM
 from essent import Encoder, StaticEncoder
 from essent._core.lazy import IN_TORCH
 from essent.engine.compiled import CompiledEncoder
-from hidden_modules import hiding
+from hidden_modules import environment_without, run_without
 from samples import LONG, TEXTS, daily
 from servers import started
 
@@ -27,30 +25,8 @@ TEMPLATE = "template='This sentence : \"{text}\" means [MASK] .' layers=1"
 SENTENCES = [text for text in TEXTS if text]
 
 
-@pytest.fixture(scope="module")
-def variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of processes, and of those that they start, without the libraries of the extra `torch`."""
-    folder = tmp_path_factory.mktemp("without-torch")
-    (folder / "sitecustomize.py").write_text(hiding(IN_TORCH))
-    return {"PYTHONPATH": os.pathsep.join([str(folder), str(Path(essent.__file__).parents[1])])}
-
-
-@pytest.fixture(scope="module")
-def graph(compiled_by: Callable[[str], CompiledEncoder], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("graph") / "graph"
-    compiled_by("openvino").save(folder)
-    return folder
-
-
-def run(folder: Path, variables: dict[str, str], *command: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **variables}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, encoding="utf-8")
-
-
 @pytest.mark.parametrize("engine", daily(("openvino", "onnx"), "openvino"))
-def test_a_loaded_graph(
-    compiled_by: Callable[[str], CompiledEncoder], engine: str, variables: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_loaded_graph(compiled_by: Callable[[str], CompiledEncoder], engine: str, tmp_path: Path) -> None:
     compiled, texts = compiled_by(engine), [*TEXTS, LONG * 2, " ", "[MASK] [CLS]", "你好", TEXTS[0]]
     compiled.save(tmp_path / "graph")
     (tmp_path / "texts.txt").write_text("\0".join(texts), "utf-8")
@@ -68,7 +44,7 @@ def test_a_loaded_graph(
         "try: graph.as_sentence_transformer()\n"
         "except essent.EssentError as error: print(error)"
     )
-    done = run(tmp_path, variables, sys.executable, "-c", code)
+    done = run_without(IN_TORCH, tmp_path, sys.executable, "-c", code)
     loaded, tensor, transformer = done.stdout.splitlines() or [done.stderr] * 3
     assert loaded == "[]"
     assert tensor.startswith("A tensor needs 'torch', which is not installed.")
@@ -83,21 +59,20 @@ def test_a_loaded_graph(
 
 
 @pytest.mark.slow  # several processes
-def test_the_command_line(graph: Path, static_folder: Path, variables: dict[str, str], tmp_path: Path) -> None:
+def test_the_command_line(graph_folder: Path, static_folder: Path, tmp_path: Path) -> None:
     """Of a graph; a static encoder goes into parts too."""
     (tmp_path / "texts.txt").write_text("\n".join(SENTENCES), "utf-8")
-    expected = essent.load(graph).encode(SENTENCES)
-    for arguments in (
-        ["encode", "texts.txt", "-m", str(graph), "-o", "vectors.npy"],
-        ["encode", "texts.txt", "-m", str(graph), "-o", "by-workers", "--workers", "2"],
-        ["encode", "texts.txt", "-m", str(static_folder), "-o", "static"],
-        ["check", str(graph)],
+    expected = essent.load(graph_folder).encode(SENTENCES)
+    for command in (
+        f"encode texts.txt -m {graph_folder} -o vectors.npy",
+        f"encode texts.txt -m {graph_folder} -o by-workers --workers 2",
+        f"encode texts.txt -m {static_folder} -o static",
+        f"check {graph_folder}",
     ):
-        done = run(tmp_path, variables, *PROGRAM, *arguments)
+        done = run_without(IN_TORCH, tmp_path, *PROGRAM, *command.split())
         assert done.returncode == 0, done.stderr
-        if arguments[0] == "check":
-            assert "same vectors" in done.stdout
-            assert "The health checks were skipped." in done.stderr
+    assert "same vectors" in done.stdout
+    assert "The health checks were skipped." in done.stderr
     np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, atol=1e-6)
     of_static = StaticEncoder.load(static_folder).encode(SENTENCES)
     for output, vectors in (("by-workers", expected), ("static", of_static)):
@@ -107,11 +82,15 @@ def test_the_command_line(graph: Path, static_folder: Path, variables: dict[str,
 
 @pytest.mark.slow  # a server of its own
 @pytest.mark.enable_socket
-def test_the_server(graph: Path, variables: dict[str, str]) -> None:
-    with started(f"tiny={graph}", "--port", "0", **variables) as (_, _, address):
-        answer = httpx.post(f"{address}/v1/embeddings", json={"input": SENTENCES, "model": "tiny"}).json()
-    vectors = np.array([row["embedding"] for row in answer["data"]])
-    np.testing.assert_allclose(vectors, essent.load(graph).encode(SENTENCES), atol=1e-6)
+def test_the_server(graph_folder: Path, static_folder: Path, tmp_path: Path) -> None:
+    """The process that verifies a static encoder needs no torch either."""
+    models = {"tiny": essent.load(graph_folder), "small": StaticEncoder.load(static_folder)}
+    variables = environment_without(IN_TORCH, tmp_path)
+    with started(f"tiny={graph_folder}", f"small={static_folder}", "--port", "0", **variables) as (_, _, address):
+        for name, model in models.items():
+            body = {"input": SENTENCES, "model": name}
+            rows = httpx.post(f"{address}/v1/embeddings", json=body).json()["data"]
+            np.testing.assert_allclose([row["embedding"] for row in rows], model.encode(SENTENCES), atol=1e-6)
 
 
 @pytest.mark.slow  # a conversion of its own
