@@ -1,4 +1,4 @@
-"""`essent serve` as users start it: signals, exit codes, options, control groups; a stop loses no request."""
+"""`essent serve` as users start it: signals, exit codes, options, little memory; a stop loses no request."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import fields
 from http.client import HTTPConnection
 from pathlib import Path
@@ -32,7 +31,6 @@ from waiting import LIMIT, wait_until
 
 BODY = b'{"inputs": "a dog runs"}'
 REQUEST = b"POST /embed HTTP/1.1\r\nhost: here\r\ncontent-length: %d\r\n\r\n%b" % (len(BODY), BODY)
-FILES = {"cpu": ("cpu.max", "cpu.cfs_quota_us"), "memory": ("memory.max", "memory.limit_in_bytes")}  # version 2, 1
 
 
 def children_of(pid: int) -> list[psutil.Process]:
@@ -274,41 +272,33 @@ def test_forced_stop_counts_unfinished_requests(static_folder: Path) -> None:
     assert not any("Traceback" in line for line in lines)
 
 
-# -- control groups: real limits, as containers and systemd set them ---------------------------------------------------
+# -- a control group, as containers and systemd limit one --------------------------------------------------------------
 
 
-@contextmanager
-def control_group(controller: str, limits: tuple[str, str]) -> Iterator[list[str]]:
-    """The words before a command that runs it in a limited group; skips where the machine lets nobody make one."""
-    first_version = (ROOT / controller).is_dir()
-    group = (ROOT / controller if first_version else ROOT) / f"essent-test-{os.getpid()}"
+@pytest.fixture
+def group_of_200_megabytes() -> Iterator[Path]:
+    """The file that takes the processes of a group; skips where the machine lets nobody make one."""
+    folder, file = (ROOT / "memory", "memory.limit_in_bytes") if (ROOT / "memory").is_dir() else (ROOT, "memory.max")
+    group = folder / f"essent-test-{os.getpid()}"
     try:
         group.mkdir()
-        (group / FILES[controller][first_version]).write_text(limits[first_version], "ascii")
+        (group / file).write_text("200000000", "ascii")
     except OSError as error:
         if group.exists():
             group.rmdir()
         pytest.skip(f"No control group can be limited here: {error}")
-    try:
-        yield ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group / "cgroup.procs")]
-    finally:
-        while (group / "cgroup.procs").read_text("ascii"):  # multiprocessing's helper is on its way out
-            time.sleep(0.01)
-        group.rmdir()
-
-
-def test_the_share_of_a_group_is_counted() -> None:
-    command = [sys.executable, "-c", "from essent._core.machine import cores; print(cores())"]
-    with control_group("cpu", ("50000 100000", "50000")) as limited:
-        assert subprocess.check_output([*limited, *command], text=True) == "1\n"
+    yield group / "cgroup.procs"
+    while (group / "cgroup.procs").read_text("ascii"):  # multiprocessing's helper is on its way out
+        time.sleep(0.01)
+    group.rmdir()
 
 
 @pytest.mark.slow
-def test_out_of_memory_is_reported(bert: Path) -> None:
+def test_out_of_memory_is_reported(group_of_200_megabytes: Path, bert: Path) -> None:
     """The process that loads the model imports torch, which needs more than the group may have."""
-    with control_group("memory", ("200000000", "200000000")) as limited:
-        command = [*limited, *COMMAND, str(bert), "--engine", "torch", "--port", "0"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    limited = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group_of_200_megabytes)]
+    command = [*limited, *COMMAND, str(bert), "--engine", "torch", "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2
     assert "lacked memory" in done.stderr
     assert "Traceback" not in done.stderr
