@@ -16,6 +16,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize
 from sentence_transformers.sentence_transformer.modules import BoW, Pooling
+from tokenizers import Tokenizer
 
 import essent
 from essent import NAMED, Encoder
@@ -28,7 +29,9 @@ from essent.errors import EngineError, InputError, ModelError, NotFittedError
 from families import CORPUS, DECODERS, FAMILIES, MORE_DECODERS
 from odd_texts import ODD
 from samples import daily
+from static_models import static_model
 
+ENGINES = {"openvino": 1e-5, "onnx": 1e-4}  # allowed differences
 TEMPLATE = "template='This sentence : \"{text}\" means [MASK] .'"
 RECIPE = f"{TEMPLATE} layers=0+attention:2-out+2 weights=idf*ditto:1-2 | zscore | normalize"
 WORDS = "the moon is a large flute and dogs run after it in every green field on monday".split()
@@ -42,7 +45,7 @@ def texts_of(count: int, longest: int, seed: int = 0) -> list[str]:
 
 @pytest.fixture(scope="module")
 def encoder(bert: Path) -> Encoder:
-    return Encoder(str(bert), "layers=1", device="cpu")
+    return Encoder(bert, "layers=1", device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -55,19 +58,23 @@ def assert_same(actual: np.ndarray, expected: np.ndarray, allowed: float = 1e-5)
     assert np.abs(actual - expected).max() <= allowed * max(1.0, np.linalg.norm(expected, axis=1).max())
 
 
+def assert_compiles(model: SentenceTransformer, engine: str, texts: list[str], folder: Path) -> None:
+    """Texts alone, and many in another order before and after saving, have the model's vectors."""
+    compiled, expected = essent.compile(model, engine, threads=1), np.asarray(model.encode(texts))
+    assert_same(np.stack([compiled.encode(text) for text in texts]), expected, ENGINES[engine])
+    compiled.save(folder)
+    for graph in (compiled, load(folder, threads=1)):
+        assert_same(graph.encode(texts[::-1])[::-1], expected, ENGINES[engine])
+
+
 # -- the same vectors -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow  # a conversion each
-@pytest.mark.parametrize("engine", ["openvino", "onnx"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_a_recipe_with_all_its_parts(engine: str, bert: Path, tmp_path: Path) -> None:
-    encoder = Encoder(str(bert), RECIPE, device="cpu").fit(texts_of(60, 12, seed=1))
-    texts = [*ODD, *texts_of(40, 250)]
-    compiled, expected = essent.compile(encoder, engine, threads=1), encoder.encode(texts)
-    assert_same(compiled.encode(texts), expected, 1e-4)
-    assert_same(np.stack([compiled.encode(text) for text in texts]), expected, 1e-4)
-    compiled.save(str(tmp_path))
-    assert_same(load(tmp_path, threads=1).encode(texts[::-1])[::-1], expected, 1e-4)
+    encoder = Encoder(bert, RECIPE).fit(texts_of(60, 12, seed=1))
+    assert_compiles(encoder, engine, [*ODD, *texts_of(40, 250)], tmp_path)
 
 
 def test_numbers_lengths_neighbours_and_order_change_nothing(
@@ -204,13 +211,9 @@ def test_a_sentence_transformers_model_with_more_modules_in_onnx(
     torch.manual_seed(0)
     modules = [*list(shell_of("roberta"))[:2], Dense(32, 12), Normalize()]
     model = SentenceTransformer(modules=modules, device="cpu", prompts={"query": "find: "})
-    compiled = essent.compile(model, "onnx", threads=2)
-    texts = [*CORPUS[:8], "", "the moon " * 20]
-    assert_same(compiled.encode(texts), model.encode(texts), 1e-4)
-    compiled.save(str(tmp_path))
-    again = load(tmp_path, threads=1)
-    assert_same(again.encode(texts * 3, prompt_name="query"), model.encode(texts * 3, prompt_name="query"), 1e-4)
-    assert_same(again.encode(texts, batch_size=1), model.encode(texts), 1e-4)
+    assert_compiles(model, "onnx", [*CORPUS[:8], "", "the moon " * 20], tmp_path)
+    vectors, expected = (each.encode(CORPUS, prompt_name="query") for each in (load(tmp_path), model))
+    assert_same(vectors, expected, 1e-4)
     (tmp_path / "model.onnx").write_bytes(b"no graph")
     with pytest.raises(EngineError, match="cannot read"):
         OnnxRuntime(tmp_path, "float32").one(np.zeros((1, 1), np.int64), np.ones((1, 1), np.int64))
@@ -270,22 +273,26 @@ for number, family in enumerate([*DECODERS, *MORE_DECODERS]):
 
 @pytest.mark.slow  # a conversion each
 @pytest.mark.parametrize(("family", "engine", "recipe"), DECODER_GRAPHS)
-def test_prompts_of_decoders(family: str, engine: str, recipe: str, folder_of: Callable[[str], Path]) -> None:
+def test_prompts_of_decoders(
+    family: str, engine: str, recipe: str, folder_of: Callable[[str], Path], tmp_path: Path
+) -> None:
     """Filled templates, and rows with a common prefix, longer and shorter than a sliding window."""
-    encoder = Encoder(folder_of(family), recipe).fit(DECODER_TEXTS)
-    compiled = essent.compile(encoder, engine, threads=1)
-    expected = encoder.encode(DECODER_TEXTS)
-    assert_same(compiled.encode(DECODER_TEXTS), expected)
-    assert_same(np.stack([compiled.encode(text) for text in DECODER_TEXTS]), expected)
+    assert_compiles(Encoder(folder_of(family), recipe).fit(DECODER_TEXTS), engine, DECODER_TEXTS, tmp_path)
 
 
 @pytest.mark.slow  # a conversion each; BERT is the model of every other test here
 @pytest.mark.parametrize("family", FAMILIES)
-def test_families(shell_of: Callable[[str], SentenceTransformer], family: str) -> None:
+def test_families(shell_of: Callable[[str], SentenceTransformer], family: str, tmp_path: Path) -> None:
     encoder = Encoder(shell_of(family), "layers=1 weights=ditto:1-3")
-    compiled = essent.compile(encoder, "openvino", threads=1)
-    texts = [*CORPUS[:8], "a", "the moon " * 40]
-    assert_same(compiled.encode(texts), encoder.encode(texts))
+    assert_compiles(encoder, "openvino", [*CORPUS[:8], "a", "the moon " * 40], tmp_path)
+
+
+@pytest.mark.slow  # a conversion each
+def test_tables_of_token_vectors(wordpiece: Tokenizer, tmp_path: Path) -> None:
+    """Static encoders: no layer at all, no special tokens, a text without tokens is a vector of zeros."""
+    static, texts = static_model(wordpiece), [*CORPUS, "", "the moon " * 300]
+    assert_compiles(static, "openvino", texts, tmp_path)
+    assert_compiles(Encoder(static, "static weights=sif | zscore").fit(CORPUS), "onnx", texts, tmp_path)
 
 
 PUBLISHED = [

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
 
 import essent
 from essent import Encoder
@@ -22,7 +21,6 @@ from essent.engine.runtime import SHAPES, SHAPES_KEPT, SHAPES_OF_LANES, Batch, O
 from essent.errors import EngineError, ModelError, NotFiniteError
 from families import CORPUS
 from samples import daily
-from static_models import static_model
 from waiting import LIMIT
 
 TEXTS = [f"{text} {number}" for number in range(6) for text in CORPUS[:8]]
@@ -159,16 +157,3 @@ def test_more_than_two_gigabytes_of_onnx(encoder: Encoder, tmp_path: Path, monke
     del runtime
     gc.collect()
     assert not folder.exists()
-
-
-# -- models -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow  # a conversion of its own
-def test_tables_of_token_vectors(wordpiece: Tokenizer, tmp_path: Path) -> None:
-    """Static encoders: no layer at all, no special tokens, a text without tokens is a vector of zeros."""
-    static, texts = static_model(wordpiece), [*TEXTS, "", "the moon " * 300]
-    fitted = Encoder(static, "static weights=sif | zscore").fit(CORPUS)
-    for model, engine in ((static, "openvino"), (fitted, "onnx")):
-        essent.compile(model, engine, threads=1).save(str(tmp_path))
-        assert_close(load(tmp_path, threads=1).encode(texts), np.asarray(model.encode(texts)))
