@@ -38,7 +38,7 @@ def static_folder(wordpiece: Tokenizer, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="session")
 def static(static_folder: Path) -> Prepared:
-    return prepare(f"static={static_folder}", "auto", Path("unused"))
+    return prepare(str(static_folder), "auto", Path("unused"))
 
 
 @pytest.fixture(scope="session")

@@ -166,6 +166,7 @@ def test_compare_is_calibrated(static_folder: Path, client: httpx.Client, tmp_pa
         compared = httpx.post(server.url + "/compare", json=body).json()
     np.testing.assert_allclose(compared["calibrated"], encoder.calibration(compared["scores"]), atol=1e-9)
     assert compared["calibrated_means"] == "share"
+    assert [row["pairs"] for row in compared["typical"]] == ["unrelated", "alike in part", "same meaning"]
     assert "calibrated" not in client.post("/compare", json={**body, "model": "static"}).json()
 
 
