@@ -58,24 +58,6 @@ def test_widths_are_multiples_of_four() -> None:
         assert width_of([np.zeros(3), np.zeros(longest)], most) == width
 
 
-def test_room() -> None:
-    schedule = Schedule(512, 100)
-    assert schedule.add(job([1000]))  # nothing waits
-    schedule.next()
-    assert schedule.add(job([60]))
-    assert [schedule.add(job([41])), schedule.add(job([40]))] == [False, True]
-    assert schedule.add(job([1000]), unlimited=True)
-
-
-def test_removed_jobs_do_not_run() -> None:
-    removed, queued = job([30] * 100, 0.0), job([30] * 10, 50.0)
-    schedule = waiting(removed, queued, budget=512)
-    schedule.next()
-    schedule.remove(removed)
-    assert schedule.tokens == 300
-    assert all(batch.jobs == [queued] for batch in drain(schedule))
-
-
 REQUESTS = st.lists(
     st.tuples(st.lists(st.integers(0, 600), min_size=1, max_size=30), st.floats(0, 100), st.sampled_from("ab")),
     min_size=1,
