@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -73,20 +74,20 @@ def assert_compiles(model: SentenceTransformer, engine: str, texts: list[str], f
 @pytest.mark.slow  # a conversion each
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_recipe_with_all_its_parts(engine: str, bert: Path, tmp_path: Path) -> None:
+    """A template, special tokens as text, and texts that are truncated on the left among them."""
     encoder = Encoder(bert, RECIPE).fit(texts_of(60, 12, seed=1))
+    encoder.tokenizer.truncation_side = "left"
     assert_compiles(encoder, engine, [*ODD, *texts_of(40, 250)], tmp_path)
 
 
 def test_numbers_lengths_neighbours_and_order_change_nothing(
     encoder: Encoder, compiled: CompiledEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for count, longest in ((1, 0), (1, 1), (1, 400), (2, 3), (100, 6)):
-        texts = texts_of(count, longest, seed=count)
-        assert_same(compiled.encode(texts), encoder.encode(texts))
-    texts = [*ODD, *(" ".join(WORDS[i % len(WORDS)] for i in range(n)) for n in range(0, 300, 14))]
-    expected = encoder.encode(texts)
-    assert_same(np.stack([compiled.encode(text) for text in texts]), expected)
-    assert_same(compiled.encode(texts[::-1])[::-1], expected)
+    longer_and_longer = [" ".join((WORDS * 17)[:length]) for length in range(0, 300, 14)]
+    for texts in (texts_of(2, 3), texts_of(100, 6), [*ODD, *longer_and_longer]):
+        expected = encoder.encode(texts)
+        assert_same(np.stack([compiled.encode(text) for text in texts]), expected)
+        assert_same(compiled.encode(texts[::-1])[::-1], expected)
     monkeypatch.setattr("essent.engine.compiled.WINDOW", 16)
     assert_same(compiled.encode(texts, batch_size=2), expected)
 
@@ -152,29 +153,32 @@ def test_a_damaged_folder_is_refused(
 
 
 def test_what_does_not_compile(encoder: Encoder, bert: Path, shell: SentenceTransformer) -> None:
-    modules, path = list(shell), str(bert)
-    half = SentenceTransformer(path, device="cpu", model_kwargs={"dtype": torch.bfloat16})
-    quantiles = Encoder(shell, "layers=1 | quantile:5").fit(CORPUS)
-    for model, arguments, error, message in (
-        (encoder, {"engine": "tensorrt"}, EngineError, "must be one of openvino, onnx"),
-        (encoder, {"precision": "f16"}, EngineError, "float32, bfloat16, int8"),
-        (encoder, {"engine": "onnx", "precision": "int8"}, EngineError, "onnx runs in float32"),
-        (path, {}, InputError, "not str"),
-        (Encoder(path, "mean | zscore"), {}, NotFittedError, "fit"),
-        (half, {}, EngineError, r"bfloat16.*float32"),
-        (SentenceTransformer(path, device="cpu").to("meta"), {}, EngineError, "on the CPU, not on meta"),
-        (Encoder(path, "prompt-topk"), {}, EngineError, "runs the masked-LM head only at masks"),
-        (Encoder(path, "prompt-denoised"), {}, EngineError, "template denoising runs the model a second time"),
-        ([*modules, torch.nn.Identity()], {}, EngineError, "followed by any of Dense"),
-        (modules[:1], {}, EngineError, "models of a Transformer and a Pooling"),
-        ([modules[0], Pooling(32, "mean_sqrt_len_tokens")], {}, EngineError, "which no recipe describes"),
-        ([modules[0], Pooling(32, "mean", include_prompt=False)], {}, EngineError, "which no recipe describes"),
-        ([BoW(["a"]), Pooling(1)], {}, EngineError, "starts with BoW"),
-        (quantiles, {}, EngineError, "step 'quantile:5' cannot be converted"),
+    for arguments, message in (
+        ({"engine": "tensorrt"}, "must be one of openvino, onnx"),
+        ({"precision": "f16"}, "float32, bfloat16, int8"),
+        ({"engine": "onnx", "precision": "int8"}, "onnx runs in float32"),
     ):
-        compiled_model = SentenceTransformer(modules=model, device="cpu") if isinstance(model, list) else model
-        with pytest.raises(error, match=message):
-            essent.compile(compiled_model, **arguments)
+        with pytest.raises(EngineError, match=message):
+            essent.compile(encoder, **arguments)
+    path, stock, modules = str(bert), partial(SentenceTransformer, device="cpu"), list(shell)
+    with pytest.raises(InputError, match="not str"):
+        essent.compile(path)
+    with pytest.raises(NotFittedError, match="fit"):
+        essent.compile(Encoder(path, "mean | zscore"))
+    for model, message in (
+        (stock(path, model_kwargs={"dtype": torch.bfloat16}), r"bfloat16.*float32"),
+        (stock(path).to("meta"), "on the CPU, not on meta"),
+        (Encoder(path, "prompt-topk"), "runs the masked-LM head only at masks"),
+        (Encoder(path, "prompt-denoised"), "template denoising runs the model a second time"),
+        (Encoder(shell, "layers=1 | quantile:5").fit(CORPUS), "step 'quantile:5' cannot be converted"),
+        (stock(modules=[*modules, torch.nn.Identity()]), "followed by any of Dense"),
+        (stock(modules=modules[:1]), "models of a Transformer and a Pooling"),
+        (stock(modules=[modules[0], Pooling(32, "mean_sqrt_len_tokens")]), "which no recipe describes"),
+        (stock(modules=[modules[0], Pooling(32, "mean", include_prompt=False)]), "which no recipe describes"),
+        (stock(modules=[BoW(["a"]), Pooling(1)]), "starts with BoW"),
+    ):
+        with pytest.raises(EngineError, match=message):
+            essent.compile(model)
 
 
 def test_bf16_needs_hardware_support(graph_folder: Path, tmp_path: Path) -> None:
