@@ -130,6 +130,12 @@ def compiled_by(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
     return cache(compiled)
 
 
+@pytest.fixture(scope="session")
+def graph_folder(compiled_by: Callable[[str], CompiledEncoder]) -> Path:
+    """Folder of the OpenVINO graph of `compiled_by`; only copies of it may change."""
+    return compiled_by("openvino").runtime.path.parent
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """The Chromium that is installed, driven by playwright."""

@@ -41,22 +41,17 @@ class Running:
 
     def __init__(self, models: list[Prepared], settings: Settings) -> None:
         self.models, self.settings = models, settings
-        self.failure: BaseException | None = None
-        self.thread = threading.Thread(target=self._run, daemon=True)
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except BaseException as error:
-            self.failure = error
+        self.failure: Exception | None = None
+        self.thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
 
     async def _serve(self) -> None:
-        self.loop = asyncio.get_running_loop()
         self.service = Service(self.models, self.settings, 2, 1)
         try:
             await self.service.start()
             self.server = Server(create_app(self.service), self.settings)
             await self.server.serve()
+        except Exception as error:
+            self.failure = error
         finally:
             await self.service.stop()
 
@@ -64,8 +59,8 @@ class Running:
         self.thread.start()
         wait_until(lambda: self.failure or getattr(getattr(self, "server", None), "started", False))
         assert self.failure is None, self.failure
-        port = self.server.servers[0].sockets[0].getsockname()[1]
-        self.port, self.url = port, f"http://127.0.0.1:{port}"
+        self.port = self.server.servers[0].sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
 
     def stop(self) -> None:
         self.server.should_exit = True
@@ -74,21 +69,15 @@ class Running:
 
     @property
     def engine_pid(self) -> int:
-        pid = self.service.engine.pid
-        assert pid is not None
-        return pid
-
-    def wait_until_healthy(self) -> None:
-        wait_until(lambda: httpx.get(self.url + "/health").status_code == 200)
+        return self.service.engine.pid
 
 
 @contextmanager
 def running(models: list[Prepared], keys: tuple[str, ...] = (), **settings: Any) -> Iterator[Running]:
     with NamedTemporaryFile("w") as file:
-        file.write("\n".join(keys))
+        file.write("\n  ".join(["# the team's", *keys]))
         file.flush()
-        path = Path(file.name) if keys else None
-        server = Running(models, Settings(port=0, api_key_file=path, **settings))
+        server = Running(models, Settings(port=0, api_key_file=Path(file.name) if keys else None, **settings))
         server.start()
         try:
             yield server

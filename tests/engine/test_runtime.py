@@ -1,4 +1,4 @@
-"""What engines do beside computing: threads, errors, memory, files and the folders that hold them."""
+"""What engines do beside computing: threads, errors, memory, bfloat16, files and the folders that hold them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,25 @@ import gc
 import pickle
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense
 
 import essent
 from essent import Encoder
-from essent.engine.compiled import CompiledEncoder
-from essent.engine.files import load
+from essent._core.machine import has_bfloat16
+from essent.encoder.module import digest_of_backbone
+from essent.engine.compiled import CompiledEncoder, cosines, loss_of
+from essent.engine.files import computing_in, load
 from essent.engine.runtime import SHAPES, SHAPES_KEPT, SHAPES_OF_LANES, Batch, OpenVINORuntime
-from essent.errors import EngineError, ModelError, NotFiniteError
+from essent.errors import EngineError, InputError, ModelError, NotFiniteError
 from families import CORPUS
 from samples import daily
-from static_models import static_model
 from waiting import LIMIT
 
 TEXTS = [f"{text} {number}" for number in range(6) for text in CORPUS[:8]]
@@ -34,9 +38,7 @@ def encoder(bert: Path) -> Encoder:
     return Encoder(str(bert), "layers=1", device="cpu")
 
 
-def assert_same(actual: np.ndarray, expected: np.ndarray, allowed: float = 1e-4) -> None:
-    assert actual.shape == expected.shape
-    assert np.abs(actual - expected).max() <= allowed * max(1.0, np.linalg.norm(expected, axis=1).max())
+assert_close = partial(np.testing.assert_allclose, rtol=0, atol=1e-4)
 
 
 # -- threads, errors, memory ------------------------------------------------------------------------------------------
@@ -76,7 +78,7 @@ def test_an_error_while_encoding_or_tokenising_is_raised_once(
         broken.setattr(compiled, "ids", lambda texts: ids(texts) if 1 // next(calls) else [])
         with pytest.raises(ZeroDivisionError):
             compiled.encode(TEXTS, batch_size=2)
-    assert_same(compiled.encode(TEXTS, batch_size=2), encoder.encode(TEXTS))
+    assert_close(compiled.encode(TEXTS, batch_size=2), encoder.encode(TEXTS))
 
 
 @pytest.mark.slow
@@ -101,18 +103,62 @@ def test_a_query_does_not_wait_for_a_corpus(compiled_by: Compiled, engine: str) 
         for row in range(8):
             with ThreadPoolExecutor(1) as pool:
                 answer = pool.submit(compiled.runtime.one, *query).result(LIMIT)
-            assert_same(answer, expected[:1])
+            assert_close(answer, expected[:1])
             yield np.array([row]), *compiled.batch([sequences[row]])
 
     expected = np.concatenate([compiled.runtime.one(*compiled.batch([ids])) for ids in sequences])
     compiled.runtime.many(corpus(), lambda rows, vectors: corpus_vectors.__setitem__(rows, vectors))
-    assert_same(corpus_vectors, expected)
+    assert_close(corpus_vectors, expected)
 
 
 def test_an_engine_is_not_copied(compiled_by: Compiled) -> None:
     for duplicate in (copy.deepcopy, pickle.dumps):
         with pytest.raises(EngineError, match=r"essent\.load"):
             duplicate(compiled_by("openvino"))
+
+
+# -- precision --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not has_bfloat16("cpu"), reason="this CPU has no bfloat16 arithmetic")
+def test_only_a_copy_computes_in_bfloat16(bert: Path) -> None:
+    encoder = Encoder(bert, "layers=1+2 weights=ditto:1-3 | zscore", device="cpu").fit(CORPUS)
+    modules = [*SentenceTransformer(str(bert), device="cpu")][:2]
+    dense = SentenceTransformer(modules=[*modules, Dense(32, 8)], device="cpu")  # its last layer computes in float32
+    for model in (encoder, dense):
+        before, vectors = model.encode(CORPUS[:8]), computing_in(model, "bf16").encode(CORPUS[:8])
+        assert vectors.dtype == np.float32
+        assert not np.array_equal(vectors, before)
+        assert cosines(vectors, before).min() > 0.99
+        assert np.array_equal(model.encode(CORPUS[:8]), before)
+        assert {p.dtype for p in model.parameters()} == {torch.float32}
+    backbones = [model.module.backbone for model in (computing_in(encoder, "bf16"), encoder)]
+    assert len(set(map(digest_of_backbone, backbones))) == 2  # what is resumed
+    static = Encoder(bert, "static", device="cpu")
+    assert computing_in(static, "bfloat16") is static  # its rows are added up in float32
+
+
+def test_a_graph_keeps_its_precision(compiled_by: Compiled) -> None:
+    graph = compiled_by("openvino")
+    assert computing_in(graph, "f32") is computing_in(graph, "auto") is graph
+    with pytest.raises(EngineError, match="The graph computes in float32: save it again with --precision bfloat16"):
+        computing_in(graph, "bfloat16")
+    with pytest.raises(InputError, match="precision='half'; allowed: auto, float32, bfloat16"):
+        computing_in(graph, "half")
+
+
+def test_the_loss_of_a_graph(bert: Path, compiled_by: Compiled) -> None:
+    texts = [f"Text number {number} {'is about the moon ' * (number % 7)}." for number in range(24)]
+    models = compiled_by("openvino"), Encoder(str(bert), "cls", device="cpu")
+    loss = loss_of(*(model.encode(texts) for model in models))
+    own, exact = (model.encode(texts, normalize_embeddings=True) for model in models)
+    expected = (own * exact).sum(axis=1)
+    np.testing.assert_allclose([loss.mean_cosine, loss.lowest_cosine], [expected.mean(), expected.min()], atol=1e-5)
+    zeros, others = np.array([[0, 0], [0, 0], [1, 0]]), np.array([[0, 0], [1, 0], [2, 0]])
+    np.testing.assert_array_equal(cosines(zeros, others), [1, 0, 1])
+    same = np.ones((5, 3), np.float32)  # identical texts have no ranking
+    noisy = same + np.random.default_rng(0).random((5, 3)).astype(np.float32)
+    assert [loss_of(same, other).spearman for other in (same, noisy)] == [1.0, 0.0]
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -137,7 +183,7 @@ def test_a_relative_folder_saved_twice_and_after_chdir(
     loaded = load("graph", threads=1)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert_same(loaded.encode(TEXTS, batch_size=2), encoder.encode(TEXTS))
+    assert_close(loaded.encode(TEXTS, batch_size=2), encoder.encode(TEXTS))
 
 
 @pytest.mark.slow  # a conversion of its own
@@ -147,7 +193,7 @@ def test_more_than_two_gigabytes_of_onnx(encoder: Encoder, tmp_path: Path, monke
     compiled = essent.compile(encoder, "onnx", threads=1)
     compiled.save(str(tmp_path))
     assert (tmp_path / "model.onnx.data").stat().st_size > 10_000
-    assert_same(load(tmp_path, threads=1).encode(TEXTS[:4]), encoder.encode(TEXTS[:4]))
+    assert_close(load(tmp_path, threads=1).encode(TEXTS[:4]), encoder.encode(TEXTS[:4]))
     (tmp_path / "model.onnx.data").unlink()
     with pytest.raises(ModelError, match=r"model\.onnx\.data is missing"):
         load(tmp_path)
@@ -156,20 +202,7 @@ def test_more_than_two_gigabytes_of_onnx(encoder: Encoder, tmp_path: Path, monke
     folder, batch = runtime.path.parent, compiled.batch(compiled.ids(TEXTS))
     del compiled
     gc.collect()
-    assert_same(runtime.one(*batch), encoder.encode(TEXTS))  # its session is made only now
+    assert_close(runtime.one(*batch), encoder.encode(TEXTS))  # its session is made only now
     del runtime
     gc.collect()
     assert not folder.exists()
-
-
-# -- models -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow  # a conversion of its own
-def test_tables_of_token_vectors(wordpiece: Tokenizer, tmp_path: Path) -> None:
-    """Static encoders: no layer at all, no special tokens, a text without tokens is a vector of zeros."""
-    static, texts = static_model(wordpiece), [*TEXTS, "", "the moon " * 300]
-    fitted = Encoder(static, "static weights=sif | zscore").fit(CORPUS)
-    for model, engine in ((static, "openvino"), (fitted, "onnx")):
-        essent.compile(model, engine, threads=1).save(str(tmp_path))
-        assert_same(load(tmp_path, threads=1).encode(texts), np.asarray(model.encode(texts)))

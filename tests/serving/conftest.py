@@ -8,11 +8,11 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
 from essent import Encoder, StaticEncoder
 from essent.engine.compiled import CompiledEncoder
 from essent.serving.prepared import Prepared, prepare
-from families import build_tokenizer
 from servers import Running, running
 from static_models import static_model
 
@@ -24,28 +24,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def graph_folder(compiled_by: Callable[[str], CompiledEncoder], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("served") / "graph"
-    compiled_by("openvino").save(str(folder))
-    return folder
-
-
-@pytest.fixture(scope="session")
 def graph(graph_folder: Path) -> Prepared:
     """A tiny BERT's first layer as OpenVINO's graph."""
-    return prepare(f"tiny={graph_folder}", "auto", graph_folder.parent / "unused")
+    return prepare(f"tiny={graph_folder}", "auto", Path("unused"))
 
 
 @pytest.fixture(scope="session")
-def static_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def static_folder(wordpiece: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("served") / "static"
-    Encoder(static_model(build_tokenizer("wordpiece").backend_tokenizer), "static | normalize").save(str(folder))
+    Encoder(static_model(wordpiece), "static | normalize").save(folder)
     return folder
 
 
 @pytest.fixture(scope="session")
 def static(static_folder: Path) -> Prepared:
-    return prepare(f"static={static_folder}", "auto", static_folder.parent / "unused")
+    return prepare(str(static_folder), "auto", Path("unused"))
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +57,7 @@ def client(server: Running) -> Iterator[httpx.Client]:
 @pytest.fixture(scope="session")
 def expected(compiled_by: Callable[[str], CompiledEncoder]) -> Callable[[list[str]], np.ndarray]:
     """What `encode` gives for `tiny`."""
-    return lambda texts: np.asarray(compiled_by("openvino").encode(texts, show_progress_bar=False))
+    return compiled_by("openvino").encode
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""`essent serve` as users start it: signals, exit codes, options, control groups; a stop loses no request."""
+"""`essent serve` as users start it: signals, exit codes, options, little memory; a stop loses no request."""
 
 from __future__ import annotations
 
@@ -8,36 +8,29 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import fields
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 
 import httpx
-import numpy as np
 import psutil
 import pytest
 
-import essent
-from command_line import run
-from essent import StaticEncoder
-from essent._core.lazy import IN_TORCH
+from command_line import error, run
 from essent._core.machine import ROOT
 from essent.serving.prepared import Prepared
 from essent.serving.run import Settings
-from hidden_modules import hiding
 from servers import COMMAND, Running, paused, started
 from waiting import LIMIT, wait_until
 
 BODY = b'{"inputs": "a dog runs"}'
 REQUEST = b"POST /embed HTTP/1.1\r\nhost: here\r\ncontent-length: %d\r\n\r\n%b" % (len(BODY), BODY)
-FILES = {"cpu": ("cpu.max", "cpu.cfs_quota_us"), "memory": ("memory.max", "memory.limit_in_bytes")}  # version 2, 1
 
 
 def children_of(pid: int) -> list[psutil.Process]:
@@ -61,8 +54,6 @@ def test_a_graceful_stop(graph_folder: Path, static_folder: Path, kind: int) -> 
         ThreadPoolExecutor(1) as pool,
     ):
         children = children_of(process.pid)
-        typical = httpx.post(url + "/compare", json={"pairs": [["a", "b"]]}).json()["typical"]
-        assert [row["pairs"] for row in typical] == ["unrelated", "alike in part", "same meaning"]
         with paused(spawned_by(process.pid).pid):
             call = pool.submit(httpx.post, url + "/embed", json=body)
             wait_until(lambda: "essent_queue_tokens 0.0" not in httpx.get(url + "/metrics").text)
@@ -86,50 +77,12 @@ def test_the_engine_ends_when_the_server_is_killed(graph_folder: Path) -> None:
     assert not alive
 
 
-@pytest.mark.slow
-def test_options_of_the_command(graph_folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "keys").write_text("k1\n", "utf-8")
-    options = ("--port", "0", "--truncate", "--max-inputs", "3", "--api-key-file", str(tmp_path / "keys"))
-    with started(f"named={graph_folder}", *options) as (_, _, url):
-        headers = {"authorization": "Bearer k1"}
-        assert httpx.get(url + "/v1/models").status_code == 401
-        body = {"input": ["a", "word " * 500], "model": "named"}
-        answer = httpx.post(url + "/v1/embeddings", headers=headers, json=body)
-        assert answer.json()["truncated"] == [1]
-        assert answer.json()["usage"]["prompt_tokens"] == 256 + 3
-        body["input"] = ["a"] * 4
-        assert httpx.post(url + "/v1/embeddings", headers=headers, json=body).json()["error"]["param"] == "input"
-
-
-@pytest.mark.slow
-def test_changed_folder_is_not_served(static_folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(static_folder, tmp_path / "static")
-    config = next((tmp_path / "static").rglob("tokenizer.json"))
-    config.write_text(config.read_text("utf-8").replace('"the"', '"teh"'), "utf-8")
-    done = subprocess.run([*COMMAND, str(tmp_path / "static"), "--port", "0"], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "SHA-256 differs" in done.stderr
-
-
-@pytest.mark.slow
-def test_static_encoder_is_served_without_torch(static_folder: Path, tmp_path: Path) -> None:
-    """In processes that find no library of the extra `torch`, the one that verifies included."""
-    (tmp_path / "sitecustomize.py").write_text(hiding(IN_TORCH), "utf-8")
-    path = os.pathsep.join([str(tmp_path), str(Path(essent.__file__).parents[1])])
-    with started(f"small={static_folder}", "--port", "0", PYTHONPATH=path) as (process, _, url):
-        vectors = httpx.post(url + "/embed", json={"inputs": "two dogs", "normalize": False}).json()
-        assert not children_of(process.pid)[1:]  # no engine; multiprocessing's own helper stays
-    np.testing.assert_allclose(vectors[0], StaticEncoder.load(static_folder).encode("two dogs"), atol=1e-6)
-
-
-def test_wrong_input(tmp_path: Path) -> None:
-    def refusal(*arguments: object) -> str:
-        return run("serve", *arguments, code=2).stderr
-
-    assert "between 0 and 65535" in refusal("m", "--port", "99999")
-    assert "different names" in refusal("a=m", "a=n")
-    assert "Cannot read the API key file" in refusal("m", "--api-key-file", tmp_path / "none")
-    assert "allowed: auto, torch, openvino, onnx" in refusal("m", "--engine", "tensor")
+def test_wrong_input(graph_folder: Path, tmp_path: Path) -> None:
+    assert "different names" in error("serve", "a=m", "a=n")
+    assert "Cannot read the API key file" in error("serve", "m", "--api-key-file", tmp_path / "none")
+    changed = Path(shutil.copytree(graph_folder, tmp_path / "changed"))
+    (tokenizer := changed / "tokenizer.json").write_text(tokenizer.read_text("utf-8").replace("the", "teh"), "utf-8")
+    assert "SHA-256 differs" in error("serve", changed, "--port", 0, code=1)
 
 
 def test_every_option_is_in_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,11 +96,9 @@ def test_every_option_is_in_the_documentation(monkeypatch: pytest.MonkeyPatch) -
 
 def ignores_signals(pid: int) -> bool:
     """Whether the process that prepares the model leaves SIGTERM to its parent."""
-    for child in children_of(pid):
-        with suppress(psutil.NoSuchProcess):
-            if any("spawn_main" in part for part in child.cmdline()):
-                ignored = re.search(r"SigIgn:\s*(\w+)", Path(f"/proc/{child.pid}/status").read_text("ascii"))
-                return bool(int(ignored[1], 16) >> (signal.SIGTERM - 1) & 1)
+    with suppress(psutil.NoSuchProcess, ValueError):  # it has not started
+        status = Path(f"/proc/{spawned_by(pid).pid}/status").read_text("ascii")
+        return bool(int(re.search(r"SigIgn:\s*(\w+)", status)[1], 16) >> (signal.SIGTERM - 1) & 1)
     return False
 
 
@@ -176,17 +127,6 @@ def connect(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), timeout=60)
 
 
-def read_answer(connection: socket.socket) -> bytes:
-    """Head and body of one answer; the connection stays open."""
-    got = b""
-    while b"\r\n\r\n" not in got:
-        got += connection.recv(65_536)
-    length = int(re.search(rb"content-length: (\d+)", got)[1])
-    while len(got) < got.index(b"\r\n\r\n") + 4 + length:
-        got += connection.recv(65_536)
-    return got
-
-
 def read_all(connection: socket.socket) -> bytes:
     """Everything up to the orderly end of a connection; a reset raises."""
     with connection:
@@ -208,7 +148,10 @@ def test_stop_answers_every_received_request(static: Prepared) -> None:
     unused, half, *used = (connect(server.port) for _ in range(10))
     for connection in used:
         connection.sendall(REQUEST)
-        assert b"connection: close" not in read_answer(connection)
+        answer = HTTPResponse(connection)
+        answer.begin()
+        assert answer.read()
+        assert not answer.will_close
     blocked, stop = threading.Event(), threading.Event()
 
     async def on_tick(_: int) -> bool:
@@ -286,6 +229,7 @@ def test_sigterm_under_load(static_folder: Path) -> None:
 def test_forced_stop_counts_unfinished_requests(static_folder: Path) -> None:
     """The second Ctrl+C waits for nobody: who waits is told, and so is who stopped it."""
     with started(str(static_folder), "--port", "0") as (process, lines, url):
+        assert not children_of(process.pid)[1:]  # a static encoder has no engine; multiprocessing's own helper stays
         port = int(url.rpartition(":")[2])
         with connect(port) as connection:
             connection.sendall(
@@ -303,41 +247,33 @@ def test_forced_stop_counts_unfinished_requests(static_folder: Path) -> None:
     assert not any("Traceback" in line for line in lines)
 
 
-# -- control groups: real limits, as containers and systemd set them ---------------------------------------------------
+# -- a control group, as containers and systemd limit one --------------------------------------------------------------
 
 
-@contextmanager
-def control_group(controller: str, limits: tuple[str, str]) -> Iterator[list[str]]:
-    """The words before a command that runs it in a limited group; skips where the machine lets nobody make one."""
-    first_version = (ROOT / controller).is_dir()
-    group = (ROOT / controller if first_version else ROOT) / f"essent-test-{os.getpid()}"
+@pytest.fixture
+def group_of_200_megabytes() -> Iterator[Path]:
+    """The file that takes the processes of a group; skips where the machine lets nobody make one."""
+    folder, file = (ROOT / "memory", "memory.limit_in_bytes") if (ROOT / "memory").is_dir() else (ROOT, "memory.max")
+    group = folder / f"essent-test-{os.getpid()}"
     try:
         group.mkdir()
-        (group / FILES[controller][first_version]).write_text(limits[first_version], "ascii")
+        (group / file).write_text("200000000", "ascii")
     except OSError as error:
         if group.exists():
             group.rmdir()
         pytest.skip(f"No control group can be limited here: {error}")
-    try:
-        yield ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group / "cgroup.procs")]
-    finally:
-        while (group / "cgroup.procs").read_text("ascii"):  # multiprocessing's helper is on its way out
-            time.sleep(0.01)
-        group.rmdir()
-
-
-def test_the_share_of_a_group_is_counted() -> None:
-    command = [sys.executable, "-c", "from essent._core.machine import cores; print(cores())"]
-    with control_group("cpu", ("50000 100000", "50000")) as limited:
-        assert subprocess.check_output([*limited, *command], text=True) == "1\n"
+    yield group / "cgroup.procs"
+    while (group / "cgroup.procs").read_text("ascii"):  # multiprocessing's helper is on its way out
+        time.sleep(0.01)
+    group.rmdir()
 
 
 @pytest.mark.slow
-def test_out_of_memory_is_reported(bert: Path) -> None:
+def test_out_of_memory_is_reported(group_of_200_megabytes: Path, bert: Path) -> None:
     """The process that loads the model imports torch, which needs more than the group may have."""
-    with control_group("memory", ("200000000", "200000000")) as limited:
-        command = [*limited, *COMMAND, str(bert), "--engine", "torch", "--port", "0"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    limited = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group_of_200_megabytes)]
+    command = [*limited, *COMMAND, str(bert), "--engine", "torch", "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2
     assert "lacked memory" in done.stderr
     assert "Traceback" not in done.stderr

@@ -180,6 +180,3 @@ def test_key_is_stored_in_the_tab_only(browser: Browser, static: object) -> None
         tab.until("document.querySelectorAll('#sentences table, #pairs table').length === 2")
         assert tab.page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
         tab.context.close()
-        second_tab = Tab(browser, server.url)
-        second_tab.until("!document.getElementById('access').hidden")
-        second_tab.context.close()

@@ -24,37 +24,31 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance  # names,
 
 from essent import Encoder
 from essent.serving.prepared import prepare
+from essent.tasks.sample import sample_texts
 from samples import LONG
 from servers import SENTENCES, Running, running, unit
 
-NOUNS = "moon dog kitten tree ball flute".split()
 CASES = int(os.environ.get("ESSENT_CASES", "20"))  # of each operation; 700 make more than 10,000 in all
 
 
 def test_openais_client(server: Running, expected: Callable, expected_static: Callable) -> None:
     texts = [*SENTENCES, SENTENCES[0]]
-    tiny, static = (model.reading for model in server.models)
     with openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0) as client:
 
-        def create(model: str, **options: object) -> tuple[list, object]:
+        def create(model: str, **options: object) -> list:
             response = client.embeddings.create(input=texts, model=model, **options)
             assert [row.index for row in response.data] == list(range(len(texts)))
             assert response.model == model
-            return [row.embedding for row in response.data], response.usage
+            reading = server.service.models[model].reading
+            assert response.usage.prompt_tokens == response.usage.total_tokens == sum(map(len, reading.framed(texts)))
+            return [row.embedding for row in response.data]
 
-        vectors, usage = create("tiny", encoding_format="float")
-        np.testing.assert_allclose(vectors, expected(texts), atol=1e-5)
-        assert usage.prompt_tokens == usage.total_tokens == sum(map(len, tiny.framed(texts)))
-        encoded, _ = create("tiny", encoding_format="base64")
-        decoded = [np.frombuffer(base64.b64decode(text), "<f4") for text in encoded]
+        np.testing.assert_allclose(create("tiny", encoding_format="float"), expected(texts), atol=1e-5)
+        decoded = [np.frombuffer(base64.b64decode(text), "<f4") for text in create("tiny", encoding_format="base64")]
         np.testing.assert_allclose(decoded, expected(texts), atol=1e-5)
-        vectors, usage = create("static")
-        np.testing.assert_allclose(vectors, expected_static(texts), atol=1e-6)
-        assert usage.prompt_tokens == sum(map(len, static.framed(texts)))
-        vectors, _ = create("static", dimensions=5)
-        np.testing.assert_allclose(vectors, unit(expected_static(texts)[:, :5]), atol=1e-6)
-        with pytest.raises(openai.BadRequestError, match="12 dimensions"):
-            create("static", dimensions=13)
+        np.testing.assert_allclose(create("static"), expected_static(texts), atol=1e-6)
+        truncated = unit(expected_static(texts)[:, :5])
+        np.testing.assert_allclose(create("static", dimensions=5), truncated, atol=1e-6)
         assert [model.id for model in client.models.list()] == ["tiny", "static"]
 
 
@@ -67,6 +61,7 @@ def test_openais_client(server: Running, expected: Callable, expected_static: Ca
         ({"input": [[1, 2]], "model": "tiny"}, 400, "token_ids_not_supported", "check_embedding_ctx_length=False"),
         ({"input": ["a", None], "model": "tiny"}, 400, None, "input.1"),
         ({"input": "a", "model": "tiny", "dimensions": 0}, 400, None, "dimensions"),
+        ({"input": "a", "model": "static", "dimensions": 13}, 400, None, "12 dimensions"),
         ({"input": ["a", "a", "b", LONG * 2], "model": "tiny"}, 400, "context_length_exceeded",
          r"^input\[3\] has [0-9]+ tokens, .* at most 256"),
         ({"input": ["a"] * 2049, "model": "tiny"}, 400, "too_many_inputs", "2,048"),
@@ -91,36 +86,28 @@ def test_invalid_json(client: httpx.Client) -> None:
 # -- TEI ---------------------------------------------------------------------------------------------------------------
 
 
-def test_hugging_faces_client(server: Running, expected: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_teis_paths_and_hugging_faces_client(
+    server: Running, client: httpx.Client, expected: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)  # else it refuses this machine's addresses
     api, vectors = InferenceClient(server.url), expected(SENTENCES)
     np.testing.assert_allclose(api.feature_extraction(SENTENCES[0]), unit(vectors[:1]), atol=1e-5)
     np.testing.assert_allclose(api.feature_extraction(SENTENCES, normalize=False), vectors, atol=1e-5)
-
-
-def test_embed_and_probes(client: httpx.Client, expected: Callable) -> None:
     answer = client.post("/embed", json={"inputs": SENTENCES, "dimensions": 7})
-    np.testing.assert_allclose(answer.json(), unit(expected(SENTENCES)[:, :7]), atol=1e-5)
+    np.testing.assert_allclose(answer.json(), unit(vectors[:, :7]), atol=1e-5)
     assert [client.get(path).content for path in ("/health", "/")] == [b"", b""]
 
 
-def test_truncation(client: httpx.Client, server: Running, expected: Callable) -> None:
+def test_truncation(client: httpx.Client, expected: Callable) -> None:
     texts = [SENTENCES[0], LONG * 2]
-    for path, body, name in (
-        ("/embed", {"inputs": texts}, "inputs[1]"),
-        ("/compare", {"pairs": [SENTENCES[:2], texts]}, "pairs[1][1]"),
-    ):
-        assert f'"{name} has ' in client.post(path, json=body).text
-    error = client.post("/compare", json={"pairs": [texts]}).json()["error"]
+    assert '"inputs[1] has ' in client.post("/embed", json={"inputs": texts}).text
+    error = client.post("/compare", json={"pairs": [SENTENCES[:2], texts]}).json()["error"]
     assert (error["code"], error["param"]) == ("context_length_exceeded", "pairs")
+    assert error["message"].startswith("pairs[1][1] has ")
     body = {"inputs": texts, "truncate": True, "normalize": False}
     answer = client.post("/embed", json=body)
     np.testing.assert_allclose(answer.json(), expected(texts), atol=1e-5)
     assert client.post("/embed", json={**body, "truncation_direction": "Left"}).status_code == 400
-    reading = server.models[0].reading
-    ids = np.array(reading.framed([LONG * 2])[0])
-    for at_start, kept in ((False, [*ids[:255], ids[-1]]), (True, [ids[0], *ids[-255:]])):
-        assert reading.truncate([LONG * 2], [ids], 256, at_start)[0].tolist() == kept
 
 
 def test_limit_of_a_request(client: httpx.Client, server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,19 +126,17 @@ def test_errors_in_teis_format(client: httpx.Client, body: dict) -> None:
 
 
 def test_metrics(client: httpx.Client) -> None:
-    before = client.get("/metrics").text
-    client.post("/embed", json={"inputs": "a man"})
-    client.post("/embed", json={"inputs": ""})
-    after = client.get("/metrics").text
+    def values() -> dict[str, float]:
+        for text in ("a man", ""):
+            client.post("/embed", json={"inputs": text})
+        lines = client.get("/metrics").text.splitlines()
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
 
-    def number(text: str, name: str) -> float:
-        return next((float(line.split()[-1]) for line in text.splitlines() if line.startswith(name + " ")), 0.0)
-
+    before, after = values(), values()
     counted = [f'essent_requests_total{{path="/embed",status="{status}"}}' for status in (200, 400)]
     for name in (*counted, "essent_request_seconds_count", 'essent_tokens_total{model="tiny"}'):
-        assert number(after, name) >= number(before, name) + 1, name
-    assert [number(after, f"essent_{name}") for name in ("queue_tokens", "engine_ready")] == [0, 1]
-    assert "a man" not in after
+        assert after[name] >= before[name] + 1, name
+    assert (after["essent_queue_tokens"], after["essent_engine_ready"]) == (0, 1)
 
 
 # -- essent ------------------------------------------------------------------------------------------------------------
@@ -174,14 +159,14 @@ def test_essents_own_paths(client: httpx.Client, expected: Callable, expected_st
 
 
 def test_compare_is_calibrated(static_folder: Path, client: httpx.Client, tmp_path: Path) -> None:
-    encoder = Encoder(str(static_folder)).calibrate([f"a {a} near the {b}" for a in NOUNS for b in NOUNS if a != b])
-    encoder.save(str(tmp_path / "calibrated"))
+    encoder = Encoder(static_folder).calibrate(sample_texts())
+    encoder.save(tmp_path / "calibrated")
     body = {"pairs": [["a dog runs", "two dogs run"], ["a dog runs", "how far is the moon"]]}
     with running([prepare(str(tmp_path / "calibrated"), "auto", tmp_path / "unused")]) as server:
         compared = httpx.post(server.url + "/compare", json=body).json()
-    assert encoder.calibration is not None
     np.testing.assert_allclose(compared["calibrated"], encoder.calibration(compared["scores"]), atol=1e-9)
     assert compared["calibrated_means"] == "share"
+    assert [row["pairs"] for row in compared["typical"]] == ["unrelated", "alike in part", "same meaning"]
     assert "calibrated" not in client.post("/compare", json={**body, "model": "static"}).json()
 
 
@@ -192,11 +177,9 @@ def test_answers_match_the_openapi_document(server: Running) -> None:
     with requests.Session() as session:
         for result in schema.get_all_operations():
             operation = result.ok()
-            kinds = [operation.as_strategy(GenerationMode.POSITIVE)]
-            if operation.body or operation.path_parameters or operation.query:
-                kinds.append(operation.as_strategy(GenerationMode.NEGATIVE))
+            modes = GenerationMode if operation.body or operation.query else [GenerationMode.POSITIVE]
 
-            @given(case=st.one_of(kinds))
+            @given(case=st.one_of(map(operation.as_strategy, modes)))
             @settings(max_examples=CASES, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
             def answered(case: Case) -> None:
                 response = case.call_and_validate(session=session, excluded_checks=[positive_data_acceptance])

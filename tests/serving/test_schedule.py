@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from multiprocessing import Pipe
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from essent.serving.engine import MANY_QUERIES, Engine
-from essent.serving.run import Settings
 from essent.serving.schedule import LONGER, SHORTER, TOKENS_PER_SECOND, Batch, Job, Schedule
-from essent.serving.worker import BULK, QUICK, width_of
+from essent.serving.worker import width_of
 
 
 def job(lengths: list[int], arrival: float = 0.0, model: str = "a", timeout: float = 60.0) -> Job:
@@ -48,15 +41,11 @@ def test_a_corpus_does_not_starve() -> None:
     """Queries that need all the time there is come without end; the corpus is due after its tokens' patience."""
     corpus = job([50] * 400, 0.0)
     schedule = waiting(corpus, budget=512)
-    clock, waited = 0.0, None
-    for _ in range(100_000):
-        clock += 0.01
-        schedule.add(job([20], clock))
+    for number in range(1, 100_000):
+        schedule.add(job([20], number / 100))
         if corpus in schedule.next().jobs:
-            waited = clock
             break
-    assert waited is not None
-    assert waited == pytest.approx(corpus.tokens / TOKENS_PER_SECOND, abs=0.05)
+    assert number / 100 == pytest.approx(corpus.tokens / TOKENS_PER_SECOND, abs=0.05)
 
 
 def test_requests_of_clients_share_batches() -> None:
@@ -69,24 +58,6 @@ def test_widths_are_multiples_of_four() -> None:
         assert width_of([np.zeros(3), np.zeros(longest)], most) == width
 
 
-def test_room() -> None:
-    schedule = Schedule(512, 100)
-    assert schedule.add(job([1000]))  # nothing waits
-    schedule.next()
-    assert schedule.add(job([60]))
-    assert [schedule.add(job([41])), schedule.add(job([40]))] == [False, True]
-    assert schedule.add(job([1000]), unlimited=True)
-
-
-def test_removed_jobs_do_not_run() -> None:
-    removed, queued = job([30] * 100, 0.0), job([30] * 10, 50.0)
-    schedule = waiting(removed, queued, budget=512)
-    schedule.next()
-    schedule.remove(removed)
-    assert schedule.tokens == 300
-    assert all(batch.jobs == [queued] for batch in drain(schedule))
-
-
 REQUESTS = st.lists(
     st.tuples(st.lists(st.integers(0, 600), min_size=1, max_size=30), st.floats(0, 100), st.sampled_from("ab")),
     min_size=1,
@@ -96,10 +67,8 @@ REQUESTS = st.lists(
 
 @given(requests=REQUESTS, budget=st.integers(16, 4096), only_queries=st.booleans())
 def test_texts_run_once_within_the_budget(requests: list, budget: int, only_queries: bool) -> None:
-    schedule = Schedule(budget, 10**9)
     jobs = [job(lengths, arrival, model) for lengths, arrival, model in requests]
-    for request in jobs:
-        schedule.add(request)
+    schedule = waiting(*jobs, budget=budget)
     if only_queries and (first := schedule.next(only_queries=True)) is not None:
         assert first.is_query
         batches = [first, *drain(schedule)]
@@ -114,31 +83,3 @@ def test_texts_run_once_within_the_budget(requests: list, budget: int, only_quer
         assert min(lengths) >= min(SHORTER * max(lengths) / LONGER, max(lengths) - 4) - 1
     assert schedule.tokens == 0
     assert not schedule.jobs
-
-
-@pytest.mark.parametrize(("waiting", "lane"), [(1, QUICK), (MANY_QUERIES, QUICK), (MANY_QUERIES + 1, BULK)])
-def test_many_queries_use_the_bulk_lane(waiting: int, lane: str) -> None:
-    """Both lanes at once share the cores, so that many queries are served later with both."""
-    engine = Engine({}, 1, Schedule(2048, 10**6), Settings(), None)  # type: ignore[arg-type]
-    engine.connection, theirs = Pipe()
-    engine.state, engine.lanes = "ready", {QUICK: 1, BULK: 1}
-    for number in range(waiting):
-        engine.schedule.add(job([20], number / 100))
-    engine.pump()
-    assert next(iter(engine.sent.values())).lane == lane
-    engine.connection.close()
-    theirs.close()
-
-
-def test_a_message_that_cannot_be_read_ends_the_process() -> None:
-    """Requests would otherwise wait for a thread that has died."""
-    engine = Engine({}, 1, Schedule(2048, 10**6), Settings(), None)  # type: ignore[arg-type]
-    calls: list[Any] = []
-    loop: Any = SimpleNamespace(call_soon_threadsafe=lambda *call: calls.append(call))
-    ours, theirs = Pipe()
-    theirs.send_bytes(b"no pickle")
-    engine.receive(ours, loop, asyncio.Event())
-    ((_, message, _),) = calls
-    assert message == ("ended", "its process has ended: UnpicklingError")
-    assert ours.closed
-    theirs.close()
