@@ -49,8 +49,8 @@ def geometry(seed: int = 2) -> Result:
 
 def board(model: str = MODELS[0]) -> Leaderboard:
     """Three heads, five layers, two with layer 0; one score undefined; a check on other data."""
-    recipes = ["ditto:1-2", "ditto:2-1", "ditto:2-2", "mean", "static", "layers=0", "layers=1", "layers=2",
-               "layers=0+1", "layers=0+2", "first-last"]  # fmt: skip
+    recipes = """ditto:1-2 ditto:2-1 ditto:2-2 mean static layers=0 layers=1 layers=2
+        layers=0+1 layers=0+2 first-last""".split()
     trials = [Trial(Recipe.parse(text), {"spearman": 80.0 - 3.5 * rank}) for rank, text in enumerate(recipes)]
     trials[0] = Trial(trials[0].recipe, trials[0].scores, (75.25, 84.5))
     trials[-1] = Trial(trials[-1].recipe, {"spearman": float("nan")})
