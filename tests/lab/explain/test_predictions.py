@@ -26,8 +26,8 @@ def test_predictions_equal_the_reference(folder_of: Folders, reference_of: Calla
     module = Encoder(model, f"template={template} layers=topk:4 weights=mask").module
     frame, rows = module.plan.frame, iter(predictions.rows)
     for ids in module.ids(TEXTS):
-        content = [False] * len(frame.before) + [True] * (len(ids) - len(frame.before) - len(frame.after))
-        sentence = Sentence(tuple(ids), tuple(content + [False] * len(frame.after)))
+        end = len(ids) - len(frame.after)
+        sentence = Sentence(tuple(ids), tuple(len(frame.before) <= position < end for position in range(len(ids))))
         plain = reference.token_probabilities(ids)
         denoised = reference.token_probabilities(ids, reference.source(sentence, "L-bias"))
         for position in np.flatnonzero(np.array(ids) == reference.tokenizer.mask_token_id):

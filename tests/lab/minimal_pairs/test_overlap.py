@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import cache
 
 import nltk
@@ -11,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from essent.errors import DataError, InputError, MissingDependencyError
+from essent.errors import DataError, InputError
 from essent.lab.minimal_pairs.overlap import common_subsequence, lexical_overlap, words_and_marks
 from essent.lab.minimal_pairs.parsing import UnsuitableError, attempt, is_word, levenshtein, make_typo, misspellings
 
 
-def test_misspellings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_misspellings() -> None:
     """codespell lists "unuseful" for "useless", which is no typo; its ambiguous lines do not count."""
     rng, listed = np.random.default_rng(0), misspellings()
     assert make_typo("Receive", rng, listed).lower() in listed["receive"]
@@ -26,9 +25,6 @@ def test_misspellings(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(UnsuitableError, match="no typo"):
             make_typo(word, rng, {})
     assert all(word.isalpha() for right, wrong in listed.items() for word in (right, *wrong))
-    monkeypatch.setitem(sys.modules, "codespell_lib", None)
-    with pytest.raises(MissingDependencyError, match=r"essent\[heros\]"):
-        misspellings.__wrapped__()
 
 
 @settings(max_examples=40)

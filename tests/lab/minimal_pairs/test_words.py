@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from itertools import permutations
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from minimal_pairs_data import SENTENCES, write_wordnet
+from scipy.special import expit
 from transformers import AutoModelForMaskedLM
 
 from essent.errors import DataError, ModelError
@@ -30,14 +30,9 @@ from families import Folders
 def test_senses_and_relatives(wordnet: WordNet) -> None:
     ((uses, sense),) = wordnet.senses("boost", "verb")
     assert (uses, spelled(sense)) == (4, "boost")
-    assert wordnet.rank(sense.synset().lemmas()[1], "verb") == 1
-    assert wordnet.senses("boost", "noun") == []
-    assert "hike up" in wordnet
-    assert "blorp" not in wordnet
     # NLTK finds bounds twice: as it is, and as a form of bound, in one synset
     assert [uses for uses, _ in wordnet.senses("bounds", "noun")] == [2]
     assert {"happy", "glad", "unhappy", "sad", "happiness"} <= wordnet.relatives("happy")
-    assert {"increase", "decrease", "lower", "hike"} <= wordnet.relatives("boost")
 
 
 def test_wordnet_is_searched_where_nltk_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,13 +49,10 @@ def test_wordnet_is_searched_where_nltk_looks(tmp_path: Path, monkeypatch: pytes
 
 
 def test_substitutes_avoid_words_of_the_sentence(wordnet: WordNet, parser: Parser) -> None:
-    expected = {
-        "She stopped the old car.": ["halted", "started"],
-        "She stopped the car and had to start it again.": [],  # not "started the car and had to start it"
-    }
-    for doc in parser([*expected]):
-        words = [candidate.word for candidate in substitutes(doc[1], wordnet)]
-        assert words == expected[doc.user_data["text"]]
+    # not "started the car and had to start it"
+    docs = parser(["She stopped the old car.", "She stopped the car and had to start it again."])
+    words = [[candidate.word for candidate in substitutes(doc[1], wordnet)] for doc in docs]
+    assert words == [["halted", "started"], []]
 
 
 # -- the masked language model, against a slow pass for each word -----------------------------------------------------
@@ -113,10 +105,10 @@ def test_similarities_are_cosines_of_states(model: MaskedModel, slow: Any) -> No
 
 def test_truncated_words(model: MaskedModel) -> None:
     text = "the river " * 60 + "green"
-    (slot,) = model.mask_scores([Query(text, 600, 605, ("green",))])
-    assert slot == ({"green": -np.inf}, {})
-    (similarities,) = model.similarities([Query(text, 600, 605, ("strange",))])
-    assert similarities["strange"] == pytest.approx(-model.baseline / (1 - model.baseline))  # of a cosine of 0
+    query = Query(text, 600, 605, ("strange",))
+    assert model.mask_scores([query]) == [({"strange": -np.inf}, {})]
+    of_no_cosine = pytest.approx(-model.baseline / (1 - model.baseline))
+    assert model.similarities([query]) == [{"strange": of_no_cosine}]
 
 
 def test_masked_model_refusals(folder_of: Folders, tmp_path: Path) -> None:
@@ -133,8 +125,7 @@ def test_probability_of_a_good_replacement(monkeypatch: pytest.MonkeyPatch) -> N
     weights = {"constant": 1.0, "similarity": 2.0, "probability": 0.5, "prefix": 3.0}
     monkeypatch.setattr(resources, "coefficients", lambda: {"synonym": weights})
     evidence = Evidence(similarity=0.5, prior=-1.0, probability=-4.0, prefix=True)
-    chance = resources.probability("synonym", evidence)
-    assert chance == pytest.approx(1 / (1 + math.exp(-(1.0 + 1.0 - 2.0 + 3.0))))  # the log-odds are a sum
+    assert resources.probability("synonym", evidence) == pytest.approx(expit(1.0 + 1.0 - 2.0 + 3.0))
 
 
 def test_coefficients_are_of_the_judgements() -> None:
