@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from report_helpers import MODELS, board, everything, geometry, heads_board, heros, named, scored
+from report_helpers import MODELS, board, everything, heads_board, heros, named, scored
 
 from essent.errors import InputError
 from essent.recipe.recipe import Recipe
@@ -50,21 +50,24 @@ def test_scores_side_by_side() -> None:
     report = gather(
         [
             scored(70.0, "cr", low=68.0, high=73.0, news=61.0), scored(60.0, "mr"), scored(50.0, "cr", recipe="cls"),
-            scored(None, "cr", recipe="max"), scored(1.0, "mr", recipe="max"),
+            scored(None, "cr", recipe="max"), scored(1.0, "mr", recipe="max"), scored(71.0, "cr", recipe="static"),
+            scored(50.0, "mr", recipe="static"),
         ]
     )  # fmt: skip
     lines = markdown_report(report).splitlines()
     for line in """
+- Accuracy ×100: mean has 65.00 on average over 2 tasks, the highest of 2 rows (2 more without a score on every task).
 | model and recipe | cr | mr | avg |
+| :-- | --: | --: | --: |
 | mean | 70.00 (68.00 to 73.00) | 60.00 | 65.00 |
 | cls | 50.00 | – | – |
 | max | – | 1.00 | – |
+With 95 % intervals.
 | model and recipe | task | n | accuracy, news |
 | mean | cr | 10 | 61.00 |
-With 95 % intervals.
 """.strip().splitlines():
         assert line in lines
-    assert only(report.sections[0], Bars).rows == [(Row("mean"), Number(65.0))]
+    assert only(report.sections[0], Bars).rows == [(Row("mean"), Number(65.0)), (Row("static"), Number(60.5))]
     undefined = [scored(70.0, low=math.nan, high=73.0)] * 2  # a repeated result counts once
     assert only(section_of(*undefined), Table, "Scores").rows == [("models/tiny", Number(70.0))]
     assert not any(isinstance(block, Bars) for block in section_of(scored(None)).blocks)
@@ -84,12 +87,6 @@ def test_verdict_on_the_highest_row() -> None:
     ]
     assert gather([scored(70.0)]).verdict == ["Accuracy ×100: models/tiny has 70.00 on stsb."]
     assert gather([scored(None)]).verdict == []
-    scores = {("mean", "a"): 70.0, ("mean", "b"): 60.0, ("cls", "a"): 71.0, ("cls", "b"): 50.0, ("max", "a"): 99.0}
-    several = [scored(score, task, recipe=recipe) for (recipe, task), score in scores.items()]
-    assert gather(several).verdict == [
-        "Accuracy ×100: mean has 65.00 on average over 2 tasks, the highest of 2 rows (1 more without a score on every "
-        "task)."
-    ]
     spring, autumn = (r.with_provenance(sha256=name) for r, name in zip(close, ("spring", "autumn"), strict=True))
     report = gather([spring, autumn])
     assert "Results on different data of the same name cannot be compared: stsb." in report.sections[0].notes
@@ -144,16 +141,12 @@ def test_heros() -> None:
     section = section_of(*results)
     assert section.title == "HEROS"
     heat, similarities = only(section, Heat), only(section, Table, "Similarities")
+    result = results[1]
     assert heat.columns == [*KEPT, *CHANGED]
-    names = [column.name for column in similarities.columns]
-    for (label, values), row, result in zip(heat.rows, similarities.rows, results, strict=True):
-        assert label == row[0]
-        assert values == [result.metrics["similarity"][subset] for subset in heat.columns]
-        cells = dict(zip(names, row, strict=True))
-        for subset, value in zip(heat.columns, values, strict=True):
-            scores = result.subsets[subset]
-            assert cells[subset] == Number(value, scores["low"], scores["high"])
-        assert cells["baseline"].value == result.metrics["baseline"]["all"]
+    assert heat.rows[1] == (MODELS[1], [result.metrics["similarity"][subset] for subset in heat.columns])
+    numbers = [Number(scores["similarity"], scores["low"], scores["high"]) for scores in result.subsets.values()]
+    assert similarities.rows[1] == (MODELS[1], *numbers, Number(result.metrics["baseline"]["all"]))
+    assert [column.name for column in similarities.columns[1:]] == [*result.subsets, "baseline"]
     ranked = only(section, Table, "Ranked above a synonym, % of the originals")
     first = comparisons(results[0])[0]
     assert ranked.columns[1].name == first.above
@@ -228,15 +221,13 @@ def test_how_numbers_look() -> None:
 
 def test_everything_together() -> None:
     results, boards = everything()
-    own = named(Result("speed", {"seconds": {"all": 1.25, "worst": math.nan}}, {}, 3, main=None))
+    own = Result("speed", {"seconds": {"all": 1.25, "worst": 2.5}}, {}, 3, main=None)
     clusters = Result("tweet", {"accuracy": {"mean": 55.0, "std": 1.0}}, {}, 9, main=("accuracy", "mean"))
-    report = gather([*results, own, clusters], boards, "All")
+    report = gather([*results, own, clusters], boards)
     assert [s.title for s in report.sections] == [
         "Spearman ×100", "HEROS", "geometry.stsb", "Accuracy ×100", "speed", "Accuracy ×100, mean",
         "Search on stsb.dev (layers): models/tiny", "Provenance",
     ]  # fmt: skip
-    assert [row[0] for row in only(report.sections[5], Table, "Scores").rows] == ["a model · as it is"]
-    names = [column.name for column in only(report.sections[4], Table).columns]
-    assert names == ["model and recipe", "task", "n", "seconds", "seconds, worst"]
-    scores = [value for values in geometry(2).metrics.values() for value in values.values()]
-    assert [cell.value for cell in only(section_of(geometry(2)), Table).rows[0][3:]] == scores
+    speed = only(report.sections[4], Table)
+    assert [column.name for column in speed.columns] == ["model and recipe", "task", "n", "seconds", "seconds, worst"]
+    assert speed.rows == [("a model · as it is", "speed", Number(3), Number(1.25), Number(2.5))]

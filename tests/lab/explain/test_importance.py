@@ -27,33 +27,30 @@ def tfidf_of(sequences: list[tuple[list[int], list[int]]], counts: Counts) -> li
     return [counts.idf(ids[n]) * counts.tf(ids[n]) for ids, own in sequences for n in own]
 
 
-def test_impact_matrix(
+def test_impact_and_its_agreement_with_tfidf(
     folder_of: Folders, reference_of: Callable[[str], Reference], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importance, "TOKENS", 50)  # several batches
-    text, reference = CORPUS[0], reference_of("roberta")
-    ids, own = framed(reference, text)
+    model, reference, texts = folder_of("roberta"), reference_of("roberta"), CORPUS[:3]
+    impacts = [impact_matrix(model, text, device="cpu") for text in texts]
+    ids, own = framed(reference, texts[0])
 
     def state(position: int, *masked: int) -> np.ndarray:
         own_ids = [reference.tokenizer.mask_token_id if n in masked else token for n, token in enumerate(ids)]
         return reference.run(own_ids)[0][reference.last][position]
 
-    impact = impact_matrix(folder_of("roberta"), text, device="cpu")
     expected = np.array([[np.linalg.norm(state(i, i) - state(i, i, j)) for j in own] for i in own])
-    assert impact.matrix == pytest.approx(expected, abs=1e-4)
-    assert impact.ids == tuple(ids[n] for n in own)
-    assert list(impact.tokens) == reference.tokenizer.convert_ids_to_tokens(list(impact.ids))
-    assert impact.means == pytest.approx(expected.mean(axis=0), abs=1e-4)
+    assert impacts[0].matrix == pytest.approx(expected, abs=1e-4)
+    assert impacts[0].means == pytest.approx(expected.mean(axis=0), abs=1e-4)
+    assert impacts[0].ids == tuple(ids[n] for n in own)
+    assert list(impacts[0].tokens) == reference.tokenizer.convert_ids_to_tokens(list(impacts[0].ids))
 
-
-def test_agreement_of_impact_with_tfidf(bert: Path, reference_of: Callable[[str], Reference]) -> None:
-    reference, texts = reference_of("bert"), CORPUS[:3]
+    means = np.concatenate([impact.means for impact in impacts])
     counts = Counts.of([framed(reference, text)[0] for text in CORPUS])
-    means = np.concatenate([impact_matrix(bert, text, device="cpu").means for text in texts])
-    expected = tfidf_of([framed(reference, text) for text in texts], counts)
-    agreement = impact_agreement(bert, texts, frequency_texts=CORPUS, device="cpu")
-    assert agreement.pearson == pytest.approx(100 * pearsonr(means, expected).statistic, abs=1e-2)
-    assert agreement.spearman == pytest.approx(100 * spearmanr(means, expected).statistic, abs=1e-2)
+    weights = tfidf_of([framed(reference, text) for text in texts], counts)
+    agreement = impact_agreement(model, texts, frequency_texts=CORPUS, device="cpu")
+    assert agreement.pearson == pytest.approx(100 * pearsonr(means, weights).statistic, abs=1e-2)
+    assert agreement.spearman == pytest.approx(100 * spearmanr(means, weights).statistic, abs=1e-2)
     assert (agreement.tokens, agreement.texts) == (len(means), 3)
 
 

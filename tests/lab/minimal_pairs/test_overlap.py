@@ -31,12 +31,11 @@ def test_misspellings() -> None:
 @given(st.text(alphabet="abcdefgiklmnorstuy", min_size=3, max_size=12), st.integers(0, 2**32))
 def test_typo_changes_a_letter(word: str, seed: int) -> None:
     typo = attempt(make_typo, word, np.random.default_rng(seed), {})
-    if isinstance(typo, UnsuitableError):  # a word of one letter repeated, say
-        return
-    assert typo[0] == word[0]
-    assert not is_word(typo)
-    changes = {(1, -1), (1, 1), (2, 0)}  # a letter is deleted or doubled, or two are swapped
-    assert (levenshtein(word, typo), len(typo) - len(word)) in changes
+    if not isinstance(typo, UnsuitableError):  # as of a word of one letter repeated
+        assert typo[0] == word[0]
+        assert not is_word(typo)
+        changes = {(1, -1), (1, 1), (2, 0)}  # a letter is deleted or doubled, or two are swapped
+        assert (levenshtein(word, typo), len(typo) - len(word)) in changes
 
 
 # -- lexical overlap --------------------------------------------------------------------------------------------------
