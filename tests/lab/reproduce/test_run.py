@@ -20,7 +20,6 @@ from essent.lab.reproduce.results import (
     Score,
     mean_over_seeds,
     mean_over_tasks,
-    over_checkpoints,
     render,
     score_of,
     settings_of,
@@ -163,4 +162,3 @@ def test_other_errors_and_means() -> None:
     seeds = [Score(50, 1.0), Score(54, 1.0)]
     assert mean_over_seeds(seeds) == Score(52, pytest.approx(math.sqrt(1 + 8 / 2)))
     assert mean_over_seeds([Score(50, 2.0)]) == Score(50, 2.0)
-    assert [over_checkpoints(seeds, statistic) for statistic in ("max", "min")] == seeds[::-1]
