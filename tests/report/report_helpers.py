@@ -26,11 +26,6 @@ def named(result: Result, model: str = MODELS[0], recipe: str = "mean") -> Resul
     return result.with_provenance(model=model, recipe=recipe)
 
 
-def pairs(task: str = "stsb", seed: int = 0, subsets: tuple[str | None, ...] = (None,)) -> Result:
-    rows = tuple(Pair(f"a{i}", f"b{i}", float(i % 6), subsets[i % len(subsets)]) for i in range(12))
-    return PairTask(task, rows).run(encode(seed))
-
-
 def scored(value: float | None, task: str = "stsb", model: str = MODELS[0], recipe: str = "mean", **beside) -> Result:
     """A result of one score; None is undefined."""
     score = float("nan") if value is None else value
@@ -49,8 +44,8 @@ def geometry(seed: int = 2) -> Result:
 
 def board(model: str = MODELS[0]) -> Leaderboard:
     """Three heads, five layers, two with layer 0; one score undefined; a check on other data."""
-    recipes = ["ditto:1-2", "ditto:2-1", "ditto:2-2", "mean", "static", "layers=0", "layers=1", "layers=2",
-               "layers=0+1", "layers=0+2", "first-last"]  # fmt: skip
+    recipes = """ditto:1-2 ditto:2-1 ditto:2-2 mean static layers=0 layers=1 layers=2
+        layers=0+1 layers=0+2 first-last""".split()
     trials = [Trial(Recipe.parse(text), {"spearman": 80.0 - 3.5 * rank}) for rank, text in enumerate(recipes)]
     trials[0] = Trial(trials[0].recipe, trials[0].scores, (75.25, 84.5))
     trials[-1] = Trial(trials[-1].recipe, {"spearman": float("nan")})
@@ -60,19 +55,20 @@ def board(model: str = MODELS[0]) -> Leaderboard:
     return Leaderboard("spearman", tuple(trials), ("mean",), (better,), (check,), ("A note.",), provenance)
 
 
-def heads_board(criterion: str = "spearman", verdict: str = "") -> Leaderboard:
-    """144 heads and a baseline."""
+def heads_board() -> Leaderboard:
+    """144 heads and a baseline by a criterion whose numbers have three decimals."""
     recipes = [*(f"ditto:{layer}-{head}" for layer in range(1, 13) for head in range(1, 13)), "mean"]
-    first, step = (90.0, -1 / 9) if criterion == "spearman" else (-0.9, 1 / 400)
-    trials = [Trial(Recipe.parse(text), {criterion: first + step * rank}) for rank, text in enumerate(recipes)]
-    return Leaderboard(criterion, tuple(trials), ("mean",), verdict=verdict)
+    trials = [Trial(Recipe.parse(text), {"isotropy": rank / 400 - 0.9}) for rank, text in enumerate(recipes)]
+    return Leaderboard("isotropy", tuple(trials), ("mean",))
 
 
 def everything() -> tuple[list[Result], list[Leaderboard]]:
     results = []
+    halves = [Pair(f"a{i}", f"b{i}", float(i % 6), "xy"[i % 2]) for i in range(12)]
+    tasks = [PairTask("sts12", tuple(halves)), PairTask("stsb", tuple(pair._replace(subset=None) for pair in halves))]
     for model in MODELS:
         for seed, recipe in enumerate(("mean", "first-last | zscore")):
-            results += [named(r, model, recipe) for r in (pairs("sts12", seed, ("x", "y")), pairs("stsb", seed + 9))]
-            results += [named(r, model, recipe) for r in (heros(seed), geometry(seed))]
+            of_recipe = [*(task.run(encode(seed)) for task in tasks), heros(seed), geometry(seed)]
+            results += [named(result, model, recipe) for result in of_recipe]
             results.append(scored(70.0 + seed, "cr", model, recipe, low=68.0, high=73.5))
     return results, [board()]

@@ -106,7 +106,7 @@ def test_the_page_fits_the_window(browser: Browser, whole: Path, tmp_path: Path,
     }"""
     assert opened(browser, whole, width=width).evaluate(script) == [width, True, []]
     results = [scored(70.0), scored(60.0, recipe="cls")]
-    write_report(results, tmp_path / "heads.html", searches=[heads_board("isotropy")])
+    write_report(results, tmp_path / "heads.html", searches=[heads_board()])
     script = """() => {
       const wide = [...document.querySelectorAll(".heat td")].filter(cell => cell.scrollWidth > cell.clientWidth);
       return [document.querySelector(".verdict").getBoundingClientRect().bottom < 500, wide.length];

@@ -12,23 +12,9 @@ from scipy.stats import pearsonr, spearmanr
 
 from essent.errors import InputError, ModelError
 from essent.lab.explain import importance
-from essent.lab.explain.importance import HeadAgreement, correlate, head_agreement, impact_agreement, impact_matrix
+from essent.lab.explain.importance import HeadAgreement, head_agreement, impact_agreement, impact_matrix
 from families import CORPUS, WITHOUT_MASK, Folders
 from reference import Counts, Reference
-
-TEXTS = CORPUS[:6]
-
-
-def slow_impact(reference: Reference, ids: list[int], own: list[int]) -> np.ndarray:
-    """F_ij = ‖H(x∖{i})_i − H(x∖{i,j})_i‖, two passes for every cell."""
-    mask = reference.tokenizer.mask_token_id
-
-    def state(position: int, *masked: int) -> np.ndarray:
-        return reference.run([mask if n in masked else token for n, token in enumerate(ids)])[0][reference.last][
-            position
-        ]
-
-    return np.array([[np.linalg.norm(state(i, i) - state(i, i, j)) for j in own] for i in own])
 
 
 def framed(reference: Reference, text: str) -> tuple[list[int], list[int]]:
@@ -37,41 +23,42 @@ def framed(reference: Reference, text: str) -> tuple[list[int], list[int]]:
     return list(sentence.ids), [n for n in range(len(sentence.ids)) if sentence.content[n]]
 
 
-def test_impact_matrix(
+def tfidf_of(sequences: list[tuple[list[int], list[int]]], counts: Counts) -> list[float]:
+    return [counts.idf(ids[n]) * counts.tf(ids[n]) for ids, own in sequences for n in own]
+
+
+def test_impact_and_its_agreement_with_tfidf(
     folder_of: Folders, reference_of: Callable[[str], Reference], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importance, "TOKENS", 50)  # several batches
-    text, reference = CORPUS[0], reference_of("roberta")
-    ids, own = framed(reference, text)
-    impact = impact_matrix(folder_of("roberta"), text, device="cpu")
-    expected = slow_impact(reference, ids, own)
-    assert impact.matrix == pytest.approx(expected, abs=1e-4)
-    assert not np.diag(impact.matrix).any()
-    assert impact.ids == tuple(ids[n] for n in own)
-    assert list(impact.tokens) == reference.tokenizer.convert_ids_to_tokens(list(impact.ids))
-    assert impact.means == pytest.approx(expected.mean(axis=0), abs=1e-4)
+    model, reference, texts = folder_of("roberta"), reference_of("roberta"), CORPUS[:3]
+    impacts = [impact_matrix(model, text, device="cpu") for text in texts]
+    ids, own = framed(reference, texts[0])
 
+    def state(position: int, *masked: int) -> np.ndarray:
+        own_ids = [reference.tokenizer.mask_token_id if n in masked else token for n, token in enumerate(ids)]
+        return reference.run(own_ids)[0][reference.last][position]
 
-def test_agreement_of_impact_with_tfidf(bert: Path, reference_of: Callable[[str], Reference]) -> None:
-    reference = reference_of("bert")
+    expected = np.array([[np.linalg.norm(state(i, i) - state(i, i, j)) for j in own] for i in own])
+    assert impacts[0].matrix == pytest.approx(expected, abs=1e-4)
+    assert impacts[0].means == pytest.approx(expected.mean(axis=0), abs=1e-4)
+    assert impacts[0].ids == tuple(ids[n] for n in own)
+    assert list(impacts[0].tokens) == reference.tokenizer.convert_ids_to_tokens(list(impacts[0].ids))
+
+    means = np.concatenate([impact.means for impact in impacts])
     counts = Counts.of([framed(reference, text)[0] for text in CORPUS])
-    means, token_weights = [], []
-    for text in TEXTS[:3]:
-        ids, own = framed(reference, text)
-        means += list(impact_matrix(bert, text, device="cpu").means)
-        token_weights += [counts.idf(ids[n]) * counts.tf(ids[n]) for n in own]
-    agreement = impact_agreement(bert, TEXTS[:3], frequency_texts=CORPUS, device="cpu")
-    assert agreement.pearson == pytest.approx(100 * pearsonr(means, token_weights).statistic, abs=1e-2)
-    assert agreement.spearman == pytest.approx(100 * spearmanr(means, token_weights).statistic, abs=1e-2)
+    weights = tfidf_of([framed(reference, text) for text in texts], counts)
+    agreement = impact_agreement(model, texts, frequency_texts=CORPUS, device="cpu")
+    assert agreement.pearson == pytest.approx(100 * pearsonr(means, weights).statistic, abs=1e-2)
+    assert agreement.spearman == pytest.approx(100 * spearmanr(means, weights).statistic, abs=1e-2)
     assert (agreement.tokens, agreement.texts) == (len(means), 3)
 
 
 def test_every_head_against_tfidf(folder_of: Folders, reference_of: Callable[[str], Reference]) -> None:
     reference = reference_of("deberta-v2")
-    texts = [*TEXTS, "", TEXTS[0]]  # of many lengths; an empty one; a repeated one
+    texts = [*CORPUS[:6], "", CORPUS[0]]  # of many lengths; an empty one; a repeated one
     sequences = [framed(reference, text) for text in texts]
-    counts = Counts.of([ids for ids, _ in sequences])
-    token_weights = [counts.idf(ids[n]) * counts.tf(ids[n]) for ids, own in sequences for n in own]
+    expected = tfidf_of(sequences, Counts.of([ids for ids, _ in sequences]))
     agreement = head_agreement(folder_of("deberta-v2"), texts, batch_size=2, device="cpu")
     assert agreement.pearson.shape == agreement.spearman.shape == (reference.last, 4)
     for layer, head in np.ndindex(agreement.pearson.shape):
@@ -79,31 +66,28 @@ def test_every_head_against_tfidf(folder_of: Folders, reference_of: Callable[[st
         for ids, own in sequences:
             values = reference.diagonal(ids, f"{layer + 1}-{head + 1}") if own else []
             diagonal += [values[n] for n in own]
-        pearson, spearman = (function(diagonal, token_weights).statistic for function in (pearsonr, spearmanr))
-        assert agreement.pearson[layer, head] == pytest.approx(100 * pearson, abs=1e-2)
-        assert agreement.spearman[layer, head] == pytest.approx(100 * spearman, abs=0.2)  # near-ties may swap
-    assert (agreement.tokens, agreement.texts) == (len(token_weights), len(texts))
+        assert agreement.pearson[layer, head] == pytest.approx(100 * pearsonr(diagonal, expected).statistic, abs=1e-2)
+        spearman = 100 * spearmanr(diagonal, expected).statistic
+        assert agreement.spearman[layer, head] == pytest.approx(spearman, abs=0.2)  # near-ties may swap
+    assert (agreement.tokens, agreement.texts) == (len(expected), len(texts))
 
 
-def test_best_heads_and_correlations_of_degenerate_rows() -> None:
+def test_best_heads() -> None:
     spearman = np.array([[10.0, math.nan], [30.0, 20.0]])
     agreement = HeadAgreement(spearman + 1, spearman, 9, 2)
     assert agreement.best(3) == [("2-1", 31.0, 30.0), ("2-2", 21.0, 20.0), ("1-1", 11.0, 10.0)]
-    rows = np.array([[1.0, 1.0, 1.0], [3.0, 2.0, 5.0]])
-    pearson, spearman = correlate(rows, np.array([1.0, 2.0, 9.0]))
-    assert np.isnan([pearson[0], spearman[0]]).all()
-    assert spearman[1] == pytest.approx(50.0)
-    assert np.isnan(correlate(rows, np.ones(3))[0]).all()
-    assert np.isnan(correlate(rows[:, :1], np.ones(1))[1]).all()
 
 
 def test_short_texts(bert: Path) -> None:
+    """No correlation of fewer than two tokens, or of tokens of equal weight."""
     assert impact_matrix(bert, "").matrix.shape == (0, 0)
     assert impact_matrix(bert, "man").matrix.tolist() == [[0.0]]
     alone = impact_agreement(bert, ["man", ""])
     assert math.isnan(alone.pearson)
     assert alone.tokens == 1
-    assert np.isnan(head_agreement(bert, [""]).spearman).all()
+    for text in ("", "man man"):
+        agreement = head_agreement(bert, [text])
+        assert np.isnan([agreement.pearson, agreement.spearman]).all()
 
 
 def test_refusals(folder_of: Folders, bert: Path, static_folder: Path) -> None:

@@ -13,21 +13,20 @@ from essent.errors import InputError, ModelError, RecipeError
 from essent.lab.explain.predictions import mask_predictions, shown
 from essent.recipe.named import TEMPLATES
 from families import Folders
-from reference import Reference, Sentence
+from reference import Reference
 
 TEXTS = ["A man is playing a large flute.", "dogs", "", "How far is the moon from the earth"]
 
 
 def test_predictions_equal_the_reference(folder_of: Folders, reference_of: Callable[[str], Reference]) -> None:
-    reference, model, template = reference_of("roberta"), str(folder_of("roberta")), "T1"
-    predictions = mask_predictions(model, TEXTS, template=template, top=4, denoised=True, batch_size=2)
-    masks = range(1, TEMPLATES[template].count("[MASK]") + 1)
+    reference, model = reference_of("roberta"), str(folder_of("roberta"))
+    predictions = mask_predictions(model, TEXTS, template="T1", top=4, denoised=True, batch_size=2)
+    masks = range(1, TEMPLATES["T1"].count("[MASK]") + 1)
     assert [(row.text, row.mask) for row in predictions.rows] == [(text, mask) for text in TEXTS for mask in masks]
-    module = Encoder(model, f"template={template} layers=topk:4 weights=mask").module
-    frame, rows = module.plan.frame, iter(predictions.rows)
-    for ids in module.ids(TEXTS):
-        content = [False] * len(frame.before) + [True] * (len(ids) - len(frame.before) - len(frame.after))
-        sentence = Sentence(tuple(ids), tuple(content + [False] * len(frame.after)))
+    rows, vocabulary = iter(predictions.rows), Encoder(model, "mean").module.backbone.vocabulary
+    for text in TEXTS:
+        sentence = reference.sentence(text, TEMPLATES["T1"])
+        ids = sentence.ids
         plain = reference.token_probabilities(ids)
         denoised = reference.token_probabilities(ids, reference.source(sentence, "L-bias"))
         for position in np.flatnonzero(np.array(ids) == reference.tokenizer.mask_token_id):
@@ -35,7 +34,7 @@ def test_predictions_equal_the_reference(folder_of: Folders, reference_of: Calla
             for tokens, probabilities in ((row.tokens, plain[position]), (row.denoised, denoised[position])):
                 order = np.argsort(-probabilities, kind="stable")
                 np.testing.assert_allclose([t.probability for t in tokens], probabilities[order[:4]], atol=1e-5)
-                names = {shown(module.backbone.vocabulary, int(i)) for i in order[:6]}  # near ties may swap
+                names = {shown(vocabulary, int(i)) for i in order[:6]}  # near ties may swap
                 assert {prediction.token for prediction in tokens} <= names
 
 

@@ -19,8 +19,15 @@ from essent.lab.minimal_pairs.resources import MaskedModel, WordNet
 FILLERS = "green strange nice famous empty eat eats ate eating see sees saw watch watched make made call called cold"
 
 
-def write_masked_model(folder: Path) -> Path:
-    """A BERT with random weights whose vocabulary is whole words; returns the folder."""
+@pytest.fixture(scope="session")
+def wordnet_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_wordnet(tmp_path_factory.mktemp("wordnet"))
+
+
+@pytest.fixture(scope="session")
+def masked_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BERT with random weights whose vocabulary is whole words."""
+    folder = tmp_path_factory.mktemp("masked")
     words = set(re.findall(r"\w+|[^\w\s]", " ".join(SENTENCES).lower())) | set(FILLERS.split())
     for part, spelled, _, _ in SYNSETS.values():
         for word in spelled.replace("(p)", "").split():
@@ -34,16 +41,6 @@ def write_masked_model(folder: Path) -> Path:
     BertForMaskedLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
-
-
-@pytest.fixture(scope="session")
-def wordnet_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_wordnet(tmp_path_factory.mktemp("wordnet"))
-
-
-@pytest.fixture(scope="session")
-def masked_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_masked_model(tmp_path_factory.mktemp("masked"))
 
 
 @pytest.fixture(scope="session")

@@ -41,8 +41,7 @@ UNSUITABLE = dict(rows_of("unsuitable.tsv"))  # sentence: a part of the reason
 # -- a tiny WordNet ---------------------------------------------------------------------------------------------------
 
 
-LETTER = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}
-KEYS = {"noun": "1", "verb": "2", "adj": "3", "adv": "4"}
+PARTS = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}
 LICENCE = "  1 Not Princeton's database: a few words in the format of WordNet 3.0 Copyright Princeton University.\n"
 # name of a synset -> part of speech, words, pointers (kind and synset, from, to), how often its first sense is tagged
 SYNSETS = {name: row for name, *row in rows_of("synsets.tsv")}
@@ -56,15 +55,20 @@ def write_wordnet(data: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "lexnames").write_text("00\tadj.all\t3\n", "latin-1")
     (folder / "index.sense").touch()
-    for part in LETTER:
+    counts: list[str] = []
+    for number, (part, letter) in enumerate(PARTS.items(), start=1):
+        names = _names(part)
+        offsets = {
+            word: [_offset(name) for name in names if word in _words(name)] for name in names for word in _words(name)
+        }
+        index = [
+            f"{word} {letter} {len(at)} 1 ! {len(at)} 1 {' '.join(at)}  \n" for word, at in sorted(offsets.items())
+        ]
         (folder / f"{part}.exc").touch()
-        (folder / f"data.{part}").write_text(LICENCE + "".join(map(_line, _names(part))), "latin-1")
-        (folder / f"index.{part}").write_text(LICENCE + "".join(_index(part)), "latin-1")
-    counts = [
-        f"{word}%{KEYS[part]}:00:{_number(name, word):02d}:: 1 {count}\n"
-        for name, (part, _, _, count) in SYNSETS.items()
-        for word in _words(name)
-    ]
+        (folder / f"data.{part}").write_text(LICENCE + "".join(map(_line, names)), "latin-1")
+        (folder / f"index.{part}").write_text(LICENCE + "".join(index), "latin-1")
+        for name in names:
+            counts += [f"{word}%{number}:00:{_sense(name, word):02d}:: 1 {SYNSETS[name][3]}\n" for word in _words(name)]
     (folder / "cntlist.rev").write_text("".join(sorted(counts)), "latin-1")
     return data
 
@@ -81,23 +85,17 @@ def _offset(name: str) -> str:
     return f"{len(LICENCE) + WIDTH * _names(SYNSETS[name][0]).index(name):08d}"
 
 
-def _number(name: str, word: str) -> int:
+def _sense(name: str, word: str) -> int:
     """How many meanings of a word come before this one: tells its senses from each other."""
     return [synset for synset in SYNSETS if word in _words(synset)].index(name)
 
 
 def _line(name: str) -> str:
     part, words, pointers, _ = SYNSETS[name]
-    spelled = " ".join(f"{word} {_number(name, word.removesuffix('(p)'))}" for word in words.split())
+    spelled = " ".join(f"{word} {_sense(name, word.removesuffix('(p)'))}" for word in words.split())
     pointed = ""
     for pointer in pointers.split():
         target, start, end = pointer[1:].split(",")
-        pointed += f" {pointer[0]} {_offset(target)} {LETTER[SYNSETS[target][0]]} {int(start):02x}{int(end):02x}"
-    head = f"{_offset(name)} 00 {LETTER[part]} {len(words.split()):02x} {spelled} {len(pointers.split()):03d}{pointed}"
+        pointed += f" {pointer[0]} {_offset(target)} {PARTS[SYNSETS[target][0]]} {int(start):02x}{int(end):02x}"
+    head = f"{_offset(name)} 00 {PARTS[part]} {len(words.split()):02x} {spelled} {len(pointers.split()):03d}{pointed}"
     return f"{head}{FRAMES.get(name, '')} | {name} in a few words  ".ljust(WIDTH - 1) + "\n"
-
-
-def _index(part: str) -> list[str]:
-    words = sorted({word for name in _names(part) for word in _words(name)})
-    offsets = {word: [_offset(name) for name in _names(part) if word in _words(name)] for word in words}
-    return [f"{word} {LETTER[part]} {len(at)} 1 ! {len(at)} 1 {' '.join(at)}  \n" for word, at in offsets.items()]

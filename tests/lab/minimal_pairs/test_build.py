@@ -27,20 +27,24 @@ def sources(wordnet: WordNet, model: MaskedModel, lenient: None) -> Sources:
 
 
 def test_all_six_subsets(sources: Sources, tmp_path: Path) -> None:
-    written = []
-    for number, (texts, seed) in enumerate([(SENTENCES * 2, 0), (SENTENCES, 0), (SENTENCES, 1)]):
-        pairs, quality = build(texts, *sources, seed=seed)
-        write_pairs(pairs, tmp_path / f"{number}.jsonl")
-        written.append((tmp_path / f"{number}.jsonl").read_bytes())
-    assert written[0] == written[1] != written[2]
-    assert list(load_heros(tmp_path / "2.jsonl").pairs) == pairs
+    """The same with repeated and unsuitable sentences, which the report counts; others with another seed."""
+    pairs, quality = build(SENTENCES, *sources)
+    write_pairs(pairs, tmp_path / "pairs.jsonl")
+    assert list(load_heros(tmp_path / "pairs.jsonl").pairs) == pairs
+    assert build(SENTENCES, *sources, seed=1)[0] != pairs
+    repeated = f'"{SENTENCES[2]}"'  # another sentence but for marks
+    again, counts = build([*SENTENCES, *UNSUITABLE, *UNSUITABLE, *SENTENCES, repeated], *sources)
+    assert again == pairs
+    assert counts.seen == len(SENTENCES) + len(UNSUITABLE) + 1
+    assert counts.fallen["equal to another sentence except for marks, capitals or a name"] == 1
+    assert counts.seen - sum(counts.fallen.values()) == counts.originals
     originals = {pair.original for pair in pairs}
     assert quality.originals == len(originals) >= 10
     assert {(pair.original, pair.subset) for pair in pairs} == {(t, subset) for t in originals for subset in SUBSETS}
     for original, changed in ((pair.original, pair.changed) for pair in pairs if "Negation" not in pair.subset):
-        words = [both for both in zip(original.split(), changed.split(), strict=True) if both[0] != both[1]]
-        assert [{*both} for both in words[:-1]] in ([], [{"a", "an"}])  # one word and its article
+        words = [{*both} for both in zip(original.split(), changed.split(), strict=True) if both[0] != both[1]]
         assert words, original
+        assert words[:-1] in ([], [{"a", "an"}])  # one word and its article
 
 
 def test_the_papers_examples(sources: Sources) -> None:
@@ -63,24 +67,16 @@ def test_filters_say_why(parser: Parser) -> None:
         assert reason in str(outcome), sentence
 
 
-def test_the_report_counts_every_sentence(sources: Sources) -> None:
-    repeated = f'"{SENTENCES[2]}"'  # another sentence but for marks
-    _, quality = build([*SENTENCES, *UNSUITABLE, *UNSUITABLE, repeated], *sources)
-    assert quality.seen == len(SENTENCES) + len(UNSUITABLE) + 1
-    assert quality.fallen["equal to another sentence except for marks, capitals or a name"] == 1
-    assert quality.seen - sum(quality.fallen.values()) == quality.originals
-
-
 def test_surest_originals_come_first(sources: Sources) -> None:
-    originals, good = {}, {}
+    originals, good = [], []
     for n, seed in ((2, 0), (6, 0), (6, 1)):
         pairs, quality = build(SENTENCES, *sources, n=n, seed=seed)
-        originals[n, seed] = list(dict.fromkeys(pair.original for pair in pairs))
-        good[n] = quality.good
+        originals.append(list(dict.fromkeys(pair.original for pair in pairs)))
+        good.append(math.prod(quality.good.values()))
         assert quality.seen - sum(quality.fallen.values()) >= quality.originals == n
-    assert originals[6, 0][:2] == originals[2, 0]
-    assert originals[6, 0] == originals[6, 1]
-    assert 1 > math.prod(good[2].values()) > math.prod(good[6].values()) > 0
+    assert originals[1][:2] == originals[0]
+    assert originals[1] == originals[2]
+    assert 1 > good[0] > good[1] > 0
 
 
 def test_looking_stops(sources: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,20 +89,19 @@ def test_looking_stops(sources: Sources, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_quotation_marks_pauses_plurals_and_names(parser: Parser) -> None:
-    unchanged = (
+    unchanged = [
         'He said "Go home now, my old friends."',
         '"Go home" was what he said to the old man',
         "The old survivors went to the market to buy bread",
-    )
+    ]
     expected = {
-        **{sentence: sentence for sentence in unchanged},
         '"He told the old man to go home!" ': "He told the old man to go home!",
         "He went to the old market… to buy bread...": "He went to the old market… to buy bread.",
         # Appendix A.1
         "I think that [NAME] is a better singer than [NAME].": "I think that Jackie is a better singer than Robin.",
     }
-    outcomes = filter_sentences([*expected], parser, lexicon={"survivor"})
-    assert [outcome.text for outcome in outcomes if isinstance(outcome, Choice)] == [*expected.values()]
+    outcomes = filter_sentences([*unchanged, *expected], parser, lexicon={"survivor"})
+    assert [outcome.text for outcome in outcomes if isinstance(outcome, Choice)] == [*unchanged, *expected.values()]
 
 
 def test_build_refusals() -> None:

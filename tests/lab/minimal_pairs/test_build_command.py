@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from pathlib import Path
 
 import nltk.data
@@ -12,7 +11,6 @@ from minimal_pairs_data import SENTENCES, UNSUITABLE
 
 from command_line import Output
 from command_line import run as run_line
-from essent.tasks.examples import SUBSETS
 from essent.tasks.heros import load_heros
 
 
@@ -23,7 +21,7 @@ def no_wordnet(monkeypatch: pytest.MonkeyPatch, lenient: None) -> None:
 
 
 def run(*arguments: object, code: int = 0) -> Output:
-    return run_line("lab", "minimal-pairs", *arguments, code=code)
+    return run_line("lab", "minimal-pairs", "build", *arguments, code=code)
 
 
 @pytest.fixture
@@ -38,18 +36,18 @@ def test_all_subsets_and_the_report(
 ) -> None:
     output = tmp_path / "new" / "pairs.jsonl"
     monkeypatch.setattr(nltk.data, "path", [str(wordnet_folder)])
-    console = run("build", "--texts", texts, "--model", masked_folder, "--device", "cpu", "-o", output)
+    console = run("--texts", texts, "--model", masked_folder, "--device", "cpu", "-o", output)
     task = load_heros(output)
     assert len(task.originals) >= 10
-    assert Counter(pair.subset for pair in task.pairs) == dict.fromkeys(SUBSETS, len(task.originals))
+    assert len(task.pairs) == 6 * len(task.originals)
     assert "of 1000 originals" in console.stderr
     for text in (f"{len(task.originals)} originals built", "a question: 1", "of the antonyms are good"):
-        assert text in console.stdout, text
+        assert text in console.stdout
 
 
 def test_without_wordnet_and_model(texts: Path, tmp_path: Path) -> None:
     output = tmp_path / "pairs.jsonl"
-    console = run("build", "-t", texts, "-o", output, "-n", 3)
+    console = run("-t", texts, "-o", output, "-n", 3)
     assert "python -m nltk.downloader wordnet" in console.stderr
     assert "Without --model" in console.stderr
     assert len(load_heros(output).originals) == 3
@@ -58,12 +56,11 @@ def test_without_wordnet_and_model(texts: Path, tmp_path: Path) -> None:
 def test_refusals_come_before_the_model(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     output, unsuitable = tmp_path / "pairs.jsonl", tmp_path / "unsuitable.txt"
     unsuitable.write_text("Too short.\n", "utf-8")
-    base = ("build", "--model", tmp_path / "nowhere", "-o", output)
-    assert "fewer than 6 words: 1" in run("build", "-t", unsuitable, "-o", output, code=2).stderr
-    assert ".jsonl" in run("build", "-t", texts, "-o", tmp_path / "pairs.csv", code=2).stderr
+    assert "fewer than 6 words: 1" in run("-t", unsuitable, "-o", output, code=2).stderr
+    assert ".jsonl" in run("-t", texts, "-o", tmp_path / "pairs.csv", code=2).stderr
     assert not output.exists()
     output.write_text("mine", "utf-8")
-    assert "--force" in run(*base, "-t", texts, code=2).stderr
+    assert "--force" in run("-t", texts, "--model", tmp_path / "nowhere", "-o", output, code=2).stderr
     assert output.read_text("utf-8") == "mine"
     monkeypatch.setitem(sys.modules, "spacy", None)
-    assert "essent[heros]" in run("build", "-t", texts, "-o", output, "-f", code=2).stderr
+    assert "essent[heros]" in run("-t", texts, "-o", output, "-f", code=2).stderr

@@ -18,13 +18,12 @@ from selection_samples import text
 def toy_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with all tasks, in our layout."""
     folder = tmp_path_factory.mktemp("toy-data")
-    for name in ("sts", "classification", "clustering"):
-        (folder / name).mkdir()
-    scored = [{"sentence1": text(n), "sentence2": text(n + n % 4), "score": 4.5 - n % 4 + n % 3 / 4} for n in range(16)]
+    scored = [
+        {"sentence1": text(n), "sentence2": text(n + n % 4), "score": 0.9 - n % 4 / 5 + n % 3 / 20} for n in range(16)
+    ]
     parts = [f"{name}.{part}" for name in ("stsb", "sickr") for part in ("train", "dev", "test")]
-    for name in dict.fromkeys([*task_names("pairs"), *parts]):
-        scale = 5 if name == "str" else 1
-        write_rows(folder / "sts" / f"{name}.jsonl", [{**row, "score": row["score"] / scale} for row in scored])
+    for name in {*task_names("pairs"), *parts}:
+        write_rows(folder / "sts" / f"{name}.jsonl", scored)
     labelled = [{"text": text(n), "label": n % 2} for n in range(24)]
     pairs = [{"sentence1": row["text"], "sentence2": text(n + n % 2), "label": n % 2} for n, row in enumerate(labelled)]
     for name in CLASSIFICATION12:

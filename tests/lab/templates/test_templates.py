@@ -26,9 +26,8 @@ from essent.lab.templates.search import (
 from essent.selection.space import Grammar
 from families import Folders
 from near_ties import one_by_one
-from selection_samples import TASK, Shells, planted
+from selection_samples import TASK, Shells
 
-RELATIONS = Grammar('"{text}" {relation} [MASK] .', {"relation": ("is", "means")}).templates()
 GRAMMAR = Grammar(
     '{prefix} "{text}" {relation} [MASK] .', {"relation": ("is", "means", ""), "prefix": ("This sentence :", "")}
 )
@@ -44,10 +43,8 @@ def test_all_templates_match_single_encoders(shell: SentenceTransformer) -> None
 
 
 def test_weights_and_layers_and_a_model_without_mask(shell_of: Shells) -> None:
-    templates = ['Of "{text}"', 'In one word of "{text}"']
-    board = search_templates(shell_of("gpt2"), TASK, templates, weights="last", layers="L-1+L")
-    recipe = next(t.recipe for t in board.trials if t.recipe.template is not None)
-    assert (recipe.weights, [name for name, _ in recipe.layers]) == (("last",), ["L-1", "L"])
+    board = search_templates(shell_of("gpt2"), TASK, ["In one word {text}"], weights="last", layers="L-1+L")
+    assert board.find("template='In one word {text}' weights=last layers=L-1+L").scores
     with pytest.raises(UnsupportedRecipeError, match="no mask token"):
         search_templates(shell_of("gpt2"), TASK)
 
@@ -90,7 +87,6 @@ def test_grammars_by_name_and_from_files(tmp_path: Path) -> None:
 
 
 PAIRS = (Definition("moon", "a ball far from the earth"), Definition("dog", "it runs and plays"))
-INPUTS = [FORMS[0][0].format(word=p.word, definition=sentence(p.definition)) for p in PAIRS]
 
 
 @pytest.fixture(scope="module")
@@ -98,28 +94,23 @@ def generator(t5: str) -> Generator:
     return Generator(t5, device="cpu")
 
 
-def log_likelihood(generator: Generator, first: tuple[int, ...], second: tuple[int, ...]) -> float:
-    """Mean over the pairs of Σ log p by teacher forcing, in float64, one pair at a time; the first token is given."""
-    start, middle, end = generator.sentinels
-    ids = torch.tensor([[start, *first, middle, *second, end]])
-    model, total = copy.deepcopy(generator.model).double(), 0.0
-    for text in INPUTS:
-        read = generator.tokenizer([text], return_tensors="pt")
-        with torch.no_grad():
-            logits = model(input_ids=read.input_ids, attention_mask=read.attention_mask, labels=ids).logits
-        total += float(logits.log_softmax(dim=-1).gather(2, ids[..., None])[0, 1:].sum())
-    return total / len(INPUTS)
-
-
 def test_longer_fillings_and_parts_in_memory(generator: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = generator.fillings(INPUTS, 200, longest=4)  # a random T5 seldom writes a sentinel
-    assert any(len(filling.first) + len(filling.second) == 2 for filling in whole)
+    inputs = [FORMS[0][0].format(word=pair.word, definition=sentence(pair.definition)) for pair in PAIRS]
+    whole = generator.fillings(inputs, 200, longest=4)  # a random T5 seldom writes a sentinel
     monkeypatch.setattr("essent.lab.templates.search.SCORES", 20_000)
-    parts = generator.fillings(INPUTS, 200, longest=4)
+    parts = generator.fillings(inputs, 200, longest=4)
     assert [(f.first, f.second) for f in parts] == [(f.first, f.second) for f in whole]
-    for filling in [whole[0], *(f for f in whole if len(f.first) + len(f.second) == 2)][:4]:
-        expected = log_likelihood(generator, filling.first, filling.second)
-        assert filling.log_likelihood == pytest.approx(expected, abs=1e-4)
+    of_two_tokens = [filling for filling in whole if len(filling.first) + len(filling.second) == 2]
+    assert of_two_tokens
+    start, middle, end = generator.sentinels
+    model = copy.deepcopy(generator.model).double()
+    for first, second, log_likelihood in [whole[0], *of_two_tokens][:4]:
+        ids, total = torch.tensor([[start, *first, middle, *second, end]]), 0.0
+        for text in inputs:  # by teacher forcing, one pair at a time; the first token is given
+            with torch.no_grad():
+                logits = model(**generator.tokenizer([text], return_tensors="pt"), labels=ids).logits
+            total += float(logits.log_softmax(dim=-1).gather(2, ids[..., None])[0, 1:].sum())
+        assert log_likelihood == pytest.approx(total / len(inputs), abs=1e-4)
 
 
 def test_fillings_become_templates(generator: Generator) -> None:
@@ -151,10 +142,3 @@ def test_generator_refusals(tmp_path: Path, t5: str, bert: Path, folder_of: Fold
         generate_templates(t5, [])
     with pytest.raises(InputError, match="at least 2"):
         generate_templates(t5, PAIRS, candidates=1)
-
-
-def test_better_template_is_chosen(shell: SentenceTransformer) -> None:
-    template = '"{text}" means [MASK] .'
-    board = search_templates(shell, planted(shell, f"template='{template}' weights=mask"), RELATIONS)
-    assert board.best.template == template
-    assert board.kept is None
