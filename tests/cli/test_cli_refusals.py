@@ -18,6 +18,7 @@ encode a.txt -m x -m y -o v.npy ~ Parameter -m specified multiple times.
 encode a.txt -m x -o v.npy --precision half ~ Choose from: "auto", "float32", "bfloat16".
 evaluate -m x -d classes.csv --columns body ~ --columns 'body': must be ROLE=COLUMN, such as text=body. Roles: text,
 search -m x -d classes.csv --columns text=text text=label ~ --columns names two columns for 'text': 'text' and 'label'
+search -m x -d own.csv --test my-pairs.jsonl --columns sentence1=first ~ my-pairs.jsonl, line 1: no column 'first' for
 improve -m x --texts many.txt -o new --columns text=body ~ there are neither. For the texts of a table, use --column.
 improve -m x --texts many.txt -o new -d classes.csv --columns label=kind ~ no column 'kind' for 'label'
 search -m x --texts [a].txt ~ [a].txt does not exist
@@ -27,6 +28,11 @@ encode texts.txt -m x -o v.parquet ~ v.parquet: a file of vectors ends in .npy. 
 encode texts.txt -m x -o v.jsonl ~ (-o v), whose parts are Parquet files
 encode texts.txt -m ./nowhere -o v.npy ~ There is no model folder
 encode texts.txt -m x -o v.npy --workers 2 ~ --workers is for a folder of parts, but v.npy is a file
+encode - -m x -o v.npy ~ Standard input contains no
+encode - - -m x -o v.npy ~ Standard input (-) can be read only once.
+encode texts.txt -m x -o mine.npy ~ --force
+encode texts.txt -m x -r 'template="[MASK] [red]"' -o v.npy ~ [MASK] [red]
+encode classes.csv -m x --column body -o v.npy ~ no column 'body'
 encode -m x -o parts ~ A folder of parts needs files, folders, patterns or addresses, not standard input
 encode nulls.jsonl -m x -o v.npy ~ nulls.jsonl, line 2: 'text' must be a string, not NoneType (None).
 encode texts.txt -m x -o v.npy --chunk sentences ~ --chunk is for a folder of parts, but v.npy is a file
@@ -76,8 +82,10 @@ FILES = {
     "blank.txt": "\n\n",
     "bad.tsv": "Original\tTypo\nA text.\tA txet.\n\tA txet.\n",
     "classes.csv": "text,label\n" + "".join(f"text {n},{n % 2}\n" for n in range(20)),
+    "own.csv": "first,sentence2,score\na,b,1\nc,d,0\n",
     "results.json": '{"format": "essent-results/1", "results": []}',
     "nulls.jsonl": '{"text": "a"}\n{"text": null}\n',
+    "mine.npy": "",
     "folder.npy/mine.txt": "",
 }
 
