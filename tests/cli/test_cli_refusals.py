@@ -52,6 +52,9 @@ train -m TINY -o out ~ Pass either --texts
 distill -m TINY -o out -t many.txt --validate my-pairs.jsonl --shaping centre ~ pass either --validate or these
 distill -m TINY -o out -t many.txt --contexts texts.txt ~ is a file
 distill -m x -o out -t many.txt --validate my-pairs.jsonl classes.csv ~ Expected scored pairs, but
+distill -m x -o out -t many.txt --validate own.csv --columns sentence1=third ~ no column 'third' for 'sentence1'
+distill -m x -o out -t many.txt --columns sentence1=first ~ --columns names the columns of labelled data
+distill -m x -o out -t own.csv --column third ~ no column 'third'
 distill -m x -o out -t blank.txt ~ No texts in
 save -m TINY -o out -r "mean | zscore" ~ --fit FILE
 save -m TINY -o out --match-score 4 ~ --match-score needs --calibrate FILES
