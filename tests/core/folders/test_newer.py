@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hostile import code, edit
+from hostile import edit
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import (
@@ -30,7 +29,7 @@ from torch import nn
 
 from essent import Encoder
 from essent.encoder.encoder import open_as_it_is
-from essent.errors import DamagedError, RecipeError
+from essent.errors import RecipeError
 
 TEXTS = ["A man is playing a large flute.", "dogs", "How far is the moon from the earth?"]
 WORDS = sorted({word for text in TEXTS for word in text.rstrip(".?").split()})
@@ -59,35 +58,6 @@ def test_a_harmless_key_changes_nothing(file: str, keys: dict, folder: Path) -> 
     before = Encoder(folder, device="cpu").encode(TEXTS)
     edit(folder / file, **keys)
     np.testing.assert_array_equal(Encoder(folder, device="cpu").encode(TEXTS), before)
-
-
-def test_an_unsupported_key_is_named(folder: Path) -> None:
-    edit(folder / "1_Pooling/config.json", pooling_dropout=0.1)
-    with pytest.raises(DamagedError, match="pooling_dropout"):
-        Encoder(folder)
-
-
-def add_module(folder: Path, kind: str) -> None:
-    listed = json.loads((folder / "modules.json").read_text())
-    listed.append({"idx": 9, "name": "9", "path": "", "type": kind, "new_flag": 1})
-    (folder / "modules.json").write_text(json.dumps(listed))
-
-
-@pytest.mark.parametrize(
-    ("kind", "hint"),
-    [
-        ("sentence_transformers.base.modules.Invented", "pip install -U sentence-transformers"),
-        ("payload.EvilModule", "would run code. Read this code, and if you trust it"),
-    ],
-)
-def test_errors_mention_trust_only_of_code(kind: str, hint: str, folder: Path, tmp_path: Path) -> None:
-    add_module(folder, kind)
-    code(folder, tmp_path / "marker")
-    with pytest.raises(DamagedError) as caught:
-        Encoder(folder)
-    assert hint in str(caught.value)
-    assert ("trust_remote_code=True" in str(caught.value)) == ("payload" in kind)
-    assert not (tmp_path / "marker").exists()
 
 
 def pooled(bert: Path, *modules: nn.Module, **options: object) -> list[nn.Module]:
