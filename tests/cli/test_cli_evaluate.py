@@ -6,21 +6,22 @@ from pathlib import Path
 
 import pytest
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Dense, Transformer
-from sentence_transformers.sentence_transformer.modules import Pooling
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 
 from command_line import TEXTS, run, write_rows
 from essent import evaluate
 from essent.tasks.result import load_results
 from families import Folders
 
+PAIRS = "my-pairs.jsonl"
 
-def test_table_and_json(tiny: str, pairs: Path, lines: Path, tmp_path: Path) -> None:
+
+def test_table_and_json() -> None:
     recipes = ("mean", "weights=idf | zscore", 'template="{text} [MASK]" weights=mask')
-    output = tmp_path / "results.json"
-    table = run("evaluate", "-m", tiny, "-r", *recipes, "-d", pairs, "--fit", lines, "--json", output).stdout
-    by_recipe = evaluate(tiny, recipes, [str(pairs)], fit_texts=TEXTS, frequency_texts=TEXTS)
-    stored = {result.provenance["recipe"]: result for result in load_results(output)}
+    table = run("evaluate", "-m", "tiny", "-r", *recipes, "-d", PAIRS, "--fit", "texts.txt", "--json", "r.json").stdout
+    by_recipe = evaluate("tiny", recipes, [PAIRS], fit_texts=TEXTS, frequency_texts=TEXTS)
+    stored = {result.provenance["recipe"]: result for result in load_results("r.json")}
     for recipe, (expected,) in by_recipe.items():
         assert recipe in table
         assert f"{expected.main_score:.2f}" in table
@@ -28,69 +29,65 @@ def test_table_and_json(tiny: str, pairs: Path, lines: Path, tmp_path: Path) -> 
             assert stored[recipe].metrics[metric] == pytest.approx(scores)
     learnt = stored["weights=idf | zscore"].provenance
     assert learnt["fitted_on"] == learnt["frequencies_from"] == "other texts"
-    assert "my-pairs" in table
     assert "avg" not in table  # of one task
     assert "Compared with mean on my-pairs: difference of spearman" in table
     assert all(comparison.summary() in table for comparison in by_recipe.comparisons())
 
 
-def test_comparisons_of_mixed_tasks(tiny: str, pairs: Path, tmp_path: Path) -> None:
-    words = ["red", "dog", "moon", "flute", "man", "ball"]
+def test_comparisons_of_mixed_tasks() -> None:
+    words = "red dog moon flute man ball".split()
     rows = ({"text": f"{words[n % 6]} {words[n % 5]} {words[n % 4]}", "label": n % 2} for n in range(60))
-    labelled = write_rows(tmp_path / "classes.jsonl", rows)
-    mixed = run("evaluate", "-m", tiny, "-r", "mean", "cls", "-d", pairs, labelled, f"geometry:{pairs}")
+    write_rows(Path("classes.jsonl"), rows)
+    mixed = run(f"evaluate -m tiny -r mean cls -d {PAIRS} classes.jsonl geometry:{PAIRS}")
     how = "classes: logistic regression by 10-fold cross-validation, its strength chosen inside each fold."
     assert " ".join(mixed.stderr.split()).count(how) == 1
     for text in ("anisotropy", "on my-pairs: difference of spearman", "on classes: difference of accuracy"):
         assert text in mixed.stdout
 
 
-def test_columns_with_other_names(tiny: str, pairs: Path, tmp_path: Path) -> None:
-    own, output, content = tmp_path / "own.jsonl", tmp_path / "results.json", pairs.read_text("utf-8")
-    for name, column in (("sentence1", "First"), ("sentence2", "second"), ("score", "Rating")):
-        content = content.replace(f'"{name}"', f'"{column}"')
-    own.write_text(content, "utf-8")
-    columns = ("sentence1=First,sentence2=second", "score=rating")
-    run("evaluate", "-m", tiny, "-r", "mean", "-d", own, "--columns", *columns, "--json", output)
-    (expected,) = evaluate(tiny, ["mean"], [str(pairs)])["mean"]
-    (stored,) = load_results(output)
+def test_columns_with_other_names() -> None:
+    content = Path(PAIRS).read_text("utf-8").replace("sentence1", "First").replace('"score"', '"Rating"')
+    Path("own.jsonl").write_text(content, "utf-8")
+    columns = "--columns sentence1=First,sentence2=sentence2 score=rating"
+    run(f"evaluate -m tiny -r mean -d own.jsonl {columns} --json r.json")
+    (expected,) = evaluate("tiny", ["mean"], [PAIRS])["mean"]
+    (stored,) = load_results("r.json")
     assert stored.main_score == pytest.approx(expected.main_score)
     assert stored.provenance["sha256"] == expected.provenance["sha256"]
 
 
-def test_the_model_as_it_is(tiny: str, pairs: Path, tmp_path: Path) -> None:
-    dense = str(tmp_path / "dense")
-    SentenceTransformer(modules=[Transformer(tiny), Pooling(32), Dense(32, 8)]).save(dense)
-    ((expected,),) = evaluate(dense, [], [str(pairs)]).values()
-    for recipes in ((), ("-r", "cls")):
-        table = run("evaluate", "-m", dense, "-d", pairs, "--as-is", "-q", *recipes).stdout
-        assert f"{expected.main_score:.2f}" in table
-        assert ("cls" in table, "Compared" in table) == (bool(recipes), bool(recipes))
+@pytest.mark.parametrize("recipes", ["", "-r cls"])
+def test_the_model_as_it_is(recipes: str) -> None:
+    SentenceTransformer(modules=[Transformer("tiny"), Pooling(32), Dense(32, 8)]).save("dense")
+    ((expected,),) = evaluate("dense", [], [PAIRS]).values()
+    table = run(f"evaluate -m dense -d {PAIRS} --as-is -q {recipes}").stdout
+    assert f"{expected.main_score:.2f}" in table
+    assert ("cls" in table, "Compared" in table) == (bool(recipes), bool(recipes))
 
 
-def test_several_models(tiny: str, folder_of: Folders, pairs: Path, tmp_path: Path) -> None:
-    output, models, recipes = tmp_path / "results.json", (tiny, str(folder_of("distilbert"))), ("mean", "cls")
-    command = ("evaluate", "-d", pairs, "-m", *models)
-    printed = run(*command, tiny, "-r", *recipes, "--as-is", "--json", output).stdout
-    stored = {(result.provenance["model"], result.provenance["recipe"]): result for result in load_results(output)}
+def test_several_models(folder_of: Folders) -> None:
+    models, recipes = ("tiny", str(folder_of("distilbert"))), ("mean", "cls")
+    command = f"evaluate -d {PAIRS} -m {' '.join(models)}"
+    printed = run(f"{command} tiny -r mean cls --as-is --json r.json").stdout
+    stored = {(result.provenance["model"], result.provenance["recipe"]): result for result in load_results("r.json")}
     assert [*stored] == [(model, recipe) for model in models for recipe in recipes]
     for (model, recipe), result in stored.items():
-        assert result.main_score == pytest.approx(evaluate(model, [recipe], [str(pairs)])[recipe][0].main_score)
+        assert result.main_score == pytest.approx(evaluate(model, [recipe], [PAIRS])[recipe][0].main_score)
         texts = ("│", f"{Path(model).name} · {recipe} ", f"{result.main_score:.2f}")
         assert any(all(text in line for text in texts) for line in printed.splitlines())
-    assert run(*command).stdout == run(*command, "--as-is").stdout
+    assert run(command).stdout == run(f"{command} --as-is").stdout
 
 
-def test_a_report_of_files(tiny: str, pairs: Path, few: Path, tmp_path: Path) -> None:
+def test_a_report_of_files() -> None:
     """What evaluate and minimal-pairs write goes in, beside what is run now; one file comes out."""
-    files, output = [tmp_path / f"{name}.json" for name in ("pairs", "heros")], tmp_path / "new" / "report.html"
-    run("evaluate", "-m", tiny, "-d", pairs, "-r", "mean", "first-last | zscore", "--json", files[0])
-    run("lab", "minimal-pairs", "evaluate", "-m", tiny, "-r", "mean", "-d", few, "--json", files[1])
-    completed = run("evaluate", *files, "--report", output)
-    assert (completed.stdout, completed.stderr) == ("", f"Wrote {output}.\n")
-    for result in load_results(files[0]):
-        assert f"{result.main_score:.2f}".replace("-", "−") in output.read_text("utf-8")
-    run("evaluate", files[0], files[0], "-m", tiny, "-r", "cls", "-d", pairs, "--report", tmp_path / "now.md")
-    report = (tmp_path / "now.md").read_text("utf-8")
+    run(f"evaluate -m tiny -d {PAIRS} -r mean 'first-last | zscore' --json r.json")
+    run("lab minimal-pairs evaluate -m tiny -r mean -d few.jsonl --json heros.json")
+    completed = run("evaluate r.json heros.json --report new/report.html")
+    assert (completed.stdout, completed.stderr) == ("", "Wrote new/report.html.\n")
+    page = Path("new/report.html").read_text("utf-8")
+    for result in load_results("r.json"):
+        assert f"{result.main_score:.2f}".replace("-", "−") in page
+    run(f"evaluate r.json r.json -m tiny -r cls -d {PAIRS} --report now.md")
+    report = Path("now.md").read_text("utf-8")
     assert report.count("| mean |") == 4  # a file named twice is read once: scores, other scores, name and recipe
     assert all(f"| {recipe} |" in report for recipe in ("mean", "first-last \\| zscore", "cls")), report

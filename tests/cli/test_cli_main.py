@@ -16,7 +16,6 @@ from command_line import PROGRAM, commands, environment, run
 from essent import __version__
 from essent.cli.app import app
 from essent.errors import EssentError
-from essent.tasks.sample import sample_minimal_pairs_path
 
 HEAVY = ("torch", "transformers", "sklearn", "scipy", "numpy", "pandas")
 LIGHT = [["--help"], ["--version"], ["recipes"], ["recipes", "--json", "-"], ["recipes", "mean"]]
@@ -48,7 +47,7 @@ def test_light_commands_import_no_heavy_library() -> None:
 def test_help_and_version() -> None:
     listed = run("--help").stdout
     assert all(path.split()[1] in listed for path, _ in commands())
-    help_text = run("encode", "-o", "a", "-o", "b", "--help").stdout
+    help_text = run("encode -o a -o b --help").stdout
     assert help_text.startswith("Usage: essent encode --model STR --output PATH")
     assert "cut -f2 table.tsv | essent encode" in " ".join(help_text.split())
     assert run("--version").stdout == f"essent {__version__}\n"
@@ -77,19 +76,18 @@ def test_system_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("recipes", code=2).stderr == "Error: secret.txt: Permission denied.\n"
 
 
-def test_debug_shows_tracebacks_and_library_logs(
-    tiny: str, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    level, command = logging.root.level, ("encode", lines, "-m", tiny, "-o", tmp_path / "v.npy", "--force")
-    for options in ((), ("--debug",)):
-        monkeypatch.setattr(logging.root, "handlers", [])
-        logging.root.setLevel(logging.WARNING)
-        log = run(*options, *command).stderr
-        assert ("sentence_transformers.base.model: No device provided" in log) is bool(options)
-    logging.root.setLevel(level)
+def test_debug_shows_tracebacks_and_library_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ESSENT_DEBUG", "1")
     with pytest.raises(EssentError, match="maen"):
-        run("recipes", "maen")
+        run("recipes maen")
+    monkeypatch.delenv("ESSENT_DEBUG")
+    level = logging.root.level
+    for option in ("", "--debug"):
+        monkeypatch.setattr(logging.root, "handlers", [])
+        logging.root.setLevel(logging.WARNING)
+        log = run(f"{option} encode texts.txt -m tiny -o v.npy --force").stderr
+        assert ("sentence_transformers.base.model: No device provided" in log) is bool(option)
+    logging.root.setLevel(level)
 
 
 # -- streams -----------------------------------------------------------------------------------------------------------
@@ -98,21 +96,17 @@ def test_debug_shows_tracebacks_and_library_logs(
 @pytest.mark.parametrize(
     ("line", "key", "table"),
     [
-        ("evaluate -m MODEL -r mean -d PAIRS", "results", "my-pairs"),
-        ("search -m MODEL -d PAIRS -s layers", "trials", "spearman"),
-        ("lab templates -m MODEL -d PAIRS --grammar GRAMMAR", "template", "Best template: "),
-        ("lab minimal-pairs evaluate -m MODEL -d HEROS -q", "results", "Comparisons:"),
-        ("lab explain mask -m MODEL dogs", "rows", "dogs"),
+        ("evaluate -m tiny -r mean -d my-pairs.jsonl", "results", "my-pairs"),
+        ("search -m tiny -d my-pairs.jsonl -s layers", "trials", "spearman"),
+        ("lab templates -m tiny -d my-pairs.jsonl --grammar grammar.yaml", "template", "Best template: "),
+        ("lab minimal-pairs evaluate -m tiny -d few.jsonl -q", "results", "Comparisons:"),
+        ("lab explain mask -m tiny dogs", "rows", "dogs"),
         ("recipes", "recipes", "Published recipes"),
     ],
 )
-def test_json_on_standard_output(
-    tiny: str, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, key: str, table: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "grammar.yaml").write_text("template: '{text} {relation} [MASK] .'\nrelation: [is, means]\n", "utf-8")
-    names = {"MODEL": tiny, "PAIRS": pairs, "GRAMMAR": "grammar.yaml", "HEROS": sample_minimal_pairs_path()}
-    done = run(*(names.get(word, word) for word in line.split()), "--json", "-")
+def test_json_on_standard_output(line: str, key: str, table: str) -> None:
+    Path("grammar.yaml").write_text("template: '{text} {relation} [MASK] .'\nrelation: [is, means]\n", "utf-8")
+    done = run(f"{line} --json -")
     assert key in json.loads(done.stdout)
     assert table in done.stderr
     assert not Path("-").exists()

