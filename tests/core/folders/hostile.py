@@ -80,9 +80,8 @@ def list_module(**values: str) -> Change:
     return change
 
 
-def pickle_weights(folder: Path, marker: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Pickled(marker)))
+def pickle_weights(name: str) -> Change:
+    return lambda folder, marker: (folder / name).write_bytes(pickle.dumps(Pickled(marker)))
 
 
 def move_outside(name: str, link: str | None) -> Change:
@@ -96,14 +95,8 @@ def move_outside(name: str, link: str | None) -> Change:
     return change
 
 
-def add_route(name: str, kind: str) -> Change:
-    """Add a module to those of a router."""
-
-    def change(folder: Path, _: Path) -> None:
-        types = json.loads((folder / "router_config.json").read_text())["types"]
-        edit(folder / "router_config.json", types={**types, name: kind})
-
-    return change
+def set_route(name: str, kind: str) -> Change:
+    return set_keys("router_config.json", types={name: kind})
 
 
 def list_a_library(folder: Path, marker: Path) -> None:
@@ -166,14 +159,15 @@ ATTACKS: dict[str, tuple[Any, ...]] = {
     "an_activation_of_its_own": (
         "stages", "activation_function", set_keys("2_Dense/config.json", activation_function="payload.Evil")
     ),
-    "pickled_weights": ("plain", "pickled weights", pickle_weights),
+    "pickled_weights": (
+        "plain", "pickled weights", move_outside("model.safetensors", None), pickle_weights("pytorch_model.bin")
+    ),
     "parts_outside": (
         "plain", "weight_map names", move_outside("model.safetensors", None),
         set_keys("model.safetensors.index.json", **PARTS),
     ),
     "weights_by_another_name": (
-        "plain", "transformers_weights",
-        lambda folder, marker: (folder / "weights.bin").write_bytes(pickle.dumps(Pickled(marker))),
+        "plain", "transformers_weights", pickle_weights("weights.bin"),
         set_keys("config.json", transformers_weights="weights.bin"),
     ),
     "a_tokenizer_outside": (
@@ -198,10 +192,10 @@ ATTACKS: dict[str, tuple[Any, ...]] = {
     "a_kernel_of_the_hub_in_a_list": ("stages", "attn_implementation", set_keys("config.json", parts=[KERNEL])),
     "a_route_of_its_own": (
         "router", r"payload\.EvilModule.* would run code", add_code(),
-        add_route("query_9_Evil", "payload.EvilModule"),
+        set_route("query_9_Evil", "payload.EvilModule"),
     ),
-    "a_route_outside": ("router", OUTSIDE, add_route("../elsewhere", "sentence_transformers.models.Transformer")),
-    "a_router_in_itself": ("router", "inside another", add_route(".", "sentence_transformers.models.Router")),
+    "a_route_outside": ("router", OUTSIDE, set_route("../elsewhere", "sentence_transformers.models.Transformer")),
+    "a_router_in_itself": ("router", "inside another", set_route(".", "sentence_transformers.models.Router")),
     "routes_outside": ("router", "link", move_outside("router_config.json", "router_config.json")),
     "an_adapter": (
         "plain", "adapter",

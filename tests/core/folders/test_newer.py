@@ -60,36 +60,30 @@ def test_a_harmless_key_changes_nothing(file: str, keys: dict, folder: Path) -> 
     np.testing.assert_array_equal(Encoder(folder, device="cpu").encode(TEXTS), before)
 
 
-def pooled(bert: Path, *modules: nn.Module, **options: object) -> list[nn.Module]:
-    return [Transformer(str(bert), **options), *modules]
-
-
 def rows(tokenizer: object) -> WordEmbeddings:
     return WordEmbeddings(tokenizer, np.random.default_rng(0).normal(size=(len(tokenizer.get_vocab()), 8)))
 
 
-# Name: modules, and how an Encoder opens them: the recipe that they are, or words of its refusal.
-KINDS: dict[str, tuple[Callable[[Path], list[nn.Module]], str]] = {
-    "dropout": (lambda b: pooled(b, Pooling(32, "mean"), Dropout(0.5)), "mean"),
-    "dense": (lambda b: pooled(b, Pooling(32), Dense(32, 8)), "has the module Dense"),
-    "layer norm": (lambda b: pooled(b, Pooling(32), LayerNorm(32)), "has the module LayerNorm"),
-    "word weights": (lambda b: pooled(b, WordWeights(["a"] * 1000, {"a": 2.0}), Pooling(32)), "the module WordWeights"),
-    "layers": (
-        lambda b: pooled(b, WeightedLayerPooling(32, 3, 1), Pooling(32), config_kwargs={"output_hidden_states": True}),
-        "has the module WeightedLayerPooling",
-    ),
-    "bag of words": (lambda b: [BoW(WORDS)], "starts with BoW"),
-    "words": (lambda b: [rows(WhitespaceTokenizer(WORDS)), Pooling(8)], "starts with WordEmbeddings"),
-    "cnn": (lambda b: [rows(Transformer(str(b)).tokenizer), CNN(8, 4), Pooling(12)], "starts with WordEmbeddings"),
-    "lstm": (lambda b: [rows(Transformer(str(b)).tokenizer), LSTM(8, 4), Pooling(8)], "starts with WordEmbeddings"),
-    "router": (lambda b: [Router.for_query_document(pooled(b, Pooling(32)), pooled(b, Pooling(32, "cls")))], "Router"),
+# Name: modules, most of them after a transformer, and how an Encoder opens them: their recipe, or words of its refusal.
+KINDS: dict[str, tuple[Callable[[Transformer], list[nn.Module]], str]] = {
+    "dropout": (lambda model: [model, Pooling(32), Dropout(0.5)], "mean"),
+    "dense": (lambda model: [model, Pooling(32), Dense(32, 8)], "has the module Dense"),
+    "layer norm": (lambda model: [model, Pooling(32), LayerNorm(32)], "has the module LayerNorm"),
+    "word weights": (lambda model: [model, WordWeights(["a"] * 1000, {"a": 2.0}), Pooling(32)], "module WordWeights"),
+    "layers": (lambda model: [model, WeightedLayerPooling(32, 3, 1), Pooling(32)], "module WeightedLayerPooling"),
+    "bag of words": (lambda _: [BoW(WORDS)], "starts with BoW"),
+    "words": (lambda _: [rows(WhitespaceTokenizer(WORDS)), Pooling(8)], "starts with WordEmbeddings"),
+    "cnn": (lambda model: [rows(model.tokenizer), CNN(8, 4), Pooling(12)], "starts with WordEmbeddings"),
+    "lstm": (lambda model: [rows(model.tokenizer), LSTM(8, 4), Pooling(8)], "starts with WordEmbeddings"),
+    "router": (lambda model: [Router.for_query_document([model, Pooling(32)], [model, Pooling(32, "cls")])], "Router"),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_modules_without_a_recipe_open_unchanged(kind: str, bert: Path, tmp_path: Path) -> None:
     build, message = KINDS[kind]
-    model = SentenceTransformer(modules=build(bert), device="cpu").eval()
+    transformer = Transformer(str(bert), config_kwargs={"output_hidden_states": kind == "layers"})
+    model = SentenceTransformer(modules=build(transformer), device="cpu").eval()
     model.save(str(tmp_path / "model"))
     expected = model.encode(TEXTS)
     opened = open_as_it_is(str(tmp_path / "model"), {"device": "cpu"})

@@ -12,7 +12,7 @@ import pytest
 import essent
 from essent import Encoder
 from essent._core.folders import files as files_module
-from essent._core.folders.files import DIGESTS, ENCODER, GRAPH, check_replaceable, names_to_keep, read_json
+from essent._core.folders.files import DIGESTS, ENCODER, GRAPH, check_replaceable, read_json
 from essent._core.hub import full_name
 from essent.engine.compiled import CompiledEncoder
 from essent.errors import DamagedError, DataError, EssentError, ModelError, UnsupportedRecipeError
@@ -72,7 +72,6 @@ def test_a_model_replaces_only_its_own_kind(tmp_path: Path) -> None:
         check_replaceable(folder, kind)
         with pytest.raises(ModelError, match=f"holds another model .{kind}"):
             check_replaceable(folder, second_kind)
-    assert names_to_keep(tmp_path / "nowhere", ENCODER) == []
 
 
 @pytest.mark.parametrize("name", ["contexts.json", "contexts.safetensors", "essent"])
