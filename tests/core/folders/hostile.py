@@ -48,7 +48,7 @@ def edit(path: Path, **values: Any) -> None:
 
 
 def code(file: Path, marker: Path) -> None:
-    """Write a module of Python; its folder is made where there is none."""
+    """Write a module of Python, and its folder if it is missing."""
     file.parent.mkdir(exist_ok=True)
     file.write_text(PAYLOAD.format(marker=str(marker)))
 
