@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -39,23 +40,15 @@ class Output:
         return self.stdout + self.stderr
 
 
-class Terminal(io.TextIOWrapper):
-    """A stream that claims to be a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-def run(*arguments: object, code: int | None = 0, stdin: bytes | None = None, terminal: bool = False) -> Output:
-    """Run a command line; `code` is the expected exit code, None any; `terminal`: standard input is a terminal."""
-    streams = [io.TextIOWrapper(io.BytesIO(sent or b""), "utf-8", newline="\n") for sent in (stdin, None, None)]
-    if terminal:
-        streams[0] = Terminal(io.BytesIO(stdin or b""), "utf-8", newline="\n")
+def run(*arguments: object, code: int | None = 0, stdin: bytes = b"") -> Output:
+    """Run a command line, one string or its words; `code` is the expected exit code, None any."""
+    words = shlex.split(str(arguments[0])) if len(arguments) == 1 else [str(argument) for argument in arguments]
+    streams = [io.TextIOWrapper(io.BytesIO(sent), "utf-8", newline="\n") for sent in (stdin, b"", b"")]
     with pytest.MonkeyPatch.context() as patched:
         for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
             patched.setattr(sys, name, stream)
         try:
-            exit_code = main([str(argument) for argument in arguments])
+            exit_code = main(words)
         except SystemExit as end:
             exit_code = int(end.code or 0)
     for stream in streams:
@@ -82,8 +75,8 @@ def write_pairs(path: Path, seed: int = 0) -> Path:
     words = "the quick brown fox jumps over a lazy dog while rain falls on green hills of home".split()
     draw = np.random.default_rng(seed)
     texts = [" ".join(draw.choice(words, 3 + n % 6, replace=False)) for n in range(160)]
-    both = enumerate(zip(texts[::2], texts[1::2], strict=True))
-    return write_rows(path, ({"sentence1": a, "sentence2": b, "score": n % 7 + n / 80} for n, (a, b) in both))
+    rows = ({"sentence1": texts[2 * n], "sentence2": texts[2 * n + 1], "score": n % 7 + n / 80} for n in range(80))
+    return write_rows(path, rows)
 
 
 def read_json(path: Path) -> Any:

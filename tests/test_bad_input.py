@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,8 +34,7 @@ def test_a_very_long_text_is_cut_and_its_frame_stays(bert: Path) -> None:
     prompt.max_seq_length = 4  # shorter than the template: the template alone remains
     assert len(prompt.module.ids(["word"])[0]) == len(prompt.module.plan.frame)
     np.testing.assert_allclose(prompt.encode("word"), prompt.encode(""), atol=1e-6)
-    static = Encoder(bert, "static")
-    assert len(static.module.ids(["a " * 5000])[0]) > 5000
+    assert len(Encoder(bert, "static").module.ids(["a " * 5000])[0]) > 5000
 
 
 @pytest.mark.parametrize("texts", [["one text"], ["the same"] * 5, ["case", "Case", "CASE"]])
@@ -58,21 +58,20 @@ def test_shaping_is_refused_wherever_it_is_fitted(bert: Path) -> None:
 
 def test_a_search_survives_a_recipe_with_equal_vectors(bert: Path) -> None:
     pairs = [("the moon", "a cat", 0.0), ("a dog", "the cat", 1.0), ("the dog", "a dog", 2.0), ("a cat", "cats", 1.5)]
-    space = Space((Grid(layers=("0", "L"), weights=("cls", "uniform"), shaping=("", "zscore | normalize")),))
-    board = essent.search(str(bert), pairs, space, baselines=("mean",))  # [CLS] in layer 0 reads no text
-    constant = board.find("layers=0 weights=cls | zscore | normalize").scores["spearman"]
-    assert np.isnan(constant)
-    assert np.isfinite(board.find("mean | zscore | normalize").scores["spearman"])
+    space = Space((Grid(layers=("0", "L"), weights=("cls", "uniform")),))
+    board = essent.search(str(bert), pairs, space)  # [CLS] in layer 0 reads no text
+    assert np.isnan(board.find("layers=0 weights=cls").scores["spearman"])
+    assert np.isfinite(board.find("mean").scores["spearman"])
 
 
-def test_fit_refuses_no_texts_and_invalid_texts(bert: Path) -> None:
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [([], "at least one text"), (["a", None], "Text 1 is NoneType"), ("one string", "Expected a list")],
+)
+def test_fit_refuses_no_texts_and_invalid_texts(bert: Path, texts: Any, message: str) -> None:
     for recipe in ("weights=idf", "mean | zscore"):
-        with pytest.raises(InputError, match="at least one text"):
-            Encoder(bert, recipe).fit([])
-        with pytest.raises(InputError, match="Text 1 is NoneType"):
-            Encoder(bert, recipe).fit(["a", None])  # type: ignore[list-item]
-        with pytest.raises(InputError, match="Expected a list"):
-            Encoder(bert, recipe).fit("one string")
+        with pytest.raises(InputError, match=message):
+            Encoder(bert, recipe).fit(texts)
 
 
 @pytest.mark.slow  # a race that is waited for

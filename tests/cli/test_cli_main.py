@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,11 +12,10 @@ from pathlib import Path
 import pytest
 from cyclopts import Argument
 
-from command_line import PROGRAM, commands, run
+from command_line import PROGRAM, commands, environment, run
 from essent import __version__
 from essent.cli.app import app
 from essent.errors import EssentError
-from essent.tasks.sample import sample_minimal_pairs_path
 
 HEAVY = ("torch", "transformers", "sklearn", "scipy", "numpy", "pandas")
 LIGHT = [["--help"], ["--version"], ["recipes"], ["recipes", "--json", "-"], ["recipes", "mean"]]
@@ -27,9 +25,7 @@ def options() -> Iterator[tuple[str, Argument]]:
     """Every option and argument, with the words of its command."""
     for path, command in commands():
         assembled = command.assemble_argument_collection(default_parameter=app.default_parameter, parse_docstring=True)
-        for argument in assembled:
-            if argument.name != "*":  # a class of options
-                yield path, argument
+        yield from ((path, argument) for argument in assembled if argument.name != "*")  # a class of options
 
 
 # -- help --------------------------------------------------------------------------------------------------------------
@@ -50,9 +46,8 @@ def test_light_commands_import_no_heavy_library() -> None:
 
 def test_help_and_version() -> None:
     listed = run("--help").stdout
-    for path, _ in commands():
-        assert path.split()[1] in listed
-    help_text = run("encode", "-o", "a", "-o", "b", "--help").stdout
+    assert all(path.split()[1] in listed for path, _ in commands())
+    help_text = run("encode -o a -o b --help").stdout
     assert help_text.startswith("Usage: essent encode --model STR --output PATH")
     assert "cut -f2 table.tsv | essent encode" in " ".join(help_text.split())
     assert run("--version").stdout == f"essent {__version__}\n"
@@ -64,13 +59,10 @@ def test_every_command_and_option_has_help() -> None:
 
 
 def test_an_option_has_the_same_letter_everywhere() -> None:
-    letters: dict[str, set[tuple[str, ...]]] = {}
-    for _, argument in options():
-        if argument.name.startswith("--"):
-            letters.setdefault(argument.name, set()).add(argument.names[1:])
-    assert {name: spellings for name, spellings in letters.items() if len(spellings) > 1} == {}
-    used = [letter for spellings in letters.values() for names in spellings for letter in names]
-    assert len(set(used)) == len(used)  # a letter is one option
+    spellings = {argument.names for _, argument in options() if argument.name.startswith("--")}
+    assert len({name for name, *_ in spellings}) == len(spellings)
+    letters = [letter for _, *letters in spellings for letter in letters]
+    assert len(set(letters)) == len(letters)  # a letter is one option
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------
@@ -84,20 +76,17 @@ def test_system_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("recipes", code=2).stderr == "Error: secret.txt: Permission denied.\n"
 
 
-def test_debug_shows_tracebacks_and_library_logs(
-    tiny: str, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_debug_shows_tracebacks_and_library_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ESSENT_DEBUG", "1")
     with pytest.raises(EssentError, match="maen"):
-        run("recipes", "maen")
+        run("recipes maen")
     monkeypatch.delenv("ESSENT_DEBUG")
     level = logging.root.level
-    for debug in (False, True):
+    for option in ("", "--debug"):
         monkeypatch.setattr(logging.root, "handlers", [])
         logging.root.setLevel(logging.WARNING)
-        options = ("-m", tiny, "-r", "mean", "-o", tmp_path / "v.npy", "--force")
-        done = run(*["--debug"] * debug, "encode", lines, *options)
-        assert ("sentence_transformers.base.model: No device provided" in done.stderr) is debug
+        log = run(f"{option} encode texts.txt -m tiny -o v.npy --force").stderr
+        assert ("sentence_transformers.base.model: No device provided" in log) is bool(option)
     logging.root.setLevel(level)
 
 
@@ -107,30 +96,25 @@ def test_debug_shows_tracebacks_and_library_logs(
 @pytest.mark.parametrize(
     ("line", "key", "table"),
     [
-        ("evaluate -m MODEL -r mean -d PAIRS", "results", "my-pairs"),
-        ("search -m MODEL -d PAIRS -s layers", "trials", "spearman"),
-        ("lab templates -m MODEL -d PAIRS --grammar GRAMMAR", "template", "Best template: "),
-        ("lab minimal-pairs evaluate -m MODEL -d HEROS -q", "results", "Comparisons:"),
-        ("lab explain mask -m MODEL dogs", "rows", "dogs"),
+        ("evaluate -m tiny -r mean -d my-pairs.jsonl", "results", "my-pairs"),
+        ("search -m tiny -d my-pairs.jsonl -s layers", "trials", "spearman"),
+        ("lab templates -m tiny -d my-pairs.jsonl --grammar grammar.yaml", "template", "Best template: "),
+        ("lab minimal-pairs evaluate -m tiny -d few.jsonl -q", "results", "Comparisons:"),
+        ("lab explain mask -m tiny dogs", "rows", "dogs"),
         ("recipes", "recipes", "Published recipes"),
     ],
 )
-def test_json_on_standard_output(
-    tiny: str, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, key: str, table: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "grammar.yaml").write_text("template: '{text} {relation} [MASK] .'\nrelation: [is, means]\n", "utf-8")
-    names = {"MODEL": tiny, "PAIRS": pairs, "GRAMMAR": "grammar.yaml", "HEROS": sample_minimal_pairs_path()}
-    done = run(*(names.get(word, word) for word in line.split()), "--json", "-")
+def test_json_on_standard_output(line: str, key: str, table: str) -> None:
+    Path("grammar.yaml").write_text("template: '{text} {relation} [MASK] .'\nrelation: [is, means]\n", "utf-8")
+    done = run(f"{line} --json -")
     assert key in json.loads(done.stdout)
     assert table in done.stderr
     assert not Path("-").exists()
 
 
 def test_broken_pipe() -> None:
-    with subprocess.Popen(
-        [*PROGRAM, "recipes", "--json", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    command = [*PROGRAM, "recipes", "--json", "-"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.close()
         errors = process.communicate()[1]
@@ -142,13 +126,12 @@ def test_broken_pipe() -> None:
 @pytest.mark.slow  # a process of its own, which imports everything
 def test_legacy_output_encodings() -> None:
     """A pipe of Windows: UTF-8, whatever the locale is."""
-    names = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHONIO", "LC_", "LANG"))}
-    environment = {**names, "PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
+    legacy = environment(PYTHONUTF8="0", LC_ALL="C", PYTHONCOERCECLOCALE="0", PYTHONIOENCODING="")
     for arguments, expected in (
         (["--help"], "e(s) = g("),
         (["recipes", "ditto:1-10"], "ω"),
         (["recipes", "dito"], "ditto"),
     ):
-        done = subprocess.run([*PROGRAM, *arguments], capture_output=True, env=environment)
+        done = subprocess.run([*PROGRAM, *arguments], capture_output=True, env=legacy)
         assert b"Traceback" not in done.stderr, done.stderr
         assert expected in (done.stdout + done.stderr).decode("utf-8")

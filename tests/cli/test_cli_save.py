@@ -10,7 +10,6 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 import essent
 from command_line import TEXTS, error, read_json, run, write_rows
@@ -19,183 +18,136 @@ from essent._core.folders.files import write_digests
 from essent._core.machine import has_bfloat16
 from essent.engine.compiled import cosines
 from essent.serving.prepared import prepare
-from families import build_tokenizer
 from servers import running
-from static_models import table_of
-
-GRAPH = ("--format", "openvino")
 
 
-def test_portable_or_the_reason(tiny: str, lines: Path, tmp_path: Path) -> None:
-    output, recipe = tmp_path / "model [MASK]", "first-last | zscore"  # brackets are no markup
-    printed = run("save", "-m", tiny, "-r", recipe, "--fit", lines, "-o", output).stdout
+def test_portable_or_the_reason() -> None:
+    output, recipe = Path("model [MASK]"), "first-last | zscore"  # brackets are no markup
+    printed = run(f"save -m tiny -r '{recipe}' --fit texts.txt -o '{output}'").stdout
     assert "model [MASK]" in printed
     assert "Plain sentence-transformers loads this folder" in printed
-    expected = Encoder(tiny, recipe).fit(TEXTS).encode(TEXTS)
+    expected = Encoder("tiny", recipe).fit(TEXTS).encode(TEXTS)
     np.testing.assert_allclose(SentenceTransformer(str(output)).encode(TEXTS), expected, atol=1e-5)
-    completed = run("save", "-m", tiny, "-r", "ditto:1-2", "--fit", lines, "-o", tmp_path / "other")
-    assert "cannot load this folder: layers=0+L weights=ditto:1-2 reads attention" in completed.stdout
-    assert f"ditto:1-2 has nothing to fit: --fit {lines} is ignored." in completed.stderr
     (output / "mine.txt").touch()
-    assert not run("save", "-m", tiny, "-r", "mean", "-o", output, "--force", "-q").stdout
+    completed = run(f"save -m tiny -r ditto:1-2 --fit texts.txt -o '{output}' --force")
+    assert "cannot load this folder: layers=0+L weights=ditto:1-2 reads attention" in completed.stdout
+    assert "ditto:1-2 has nothing to fit: --fit texts.txt is ignored." in completed.stderr
     assert (output / "mine.txt").exists()
 
 
-def test_calibrated(tiny: str, tmp_path: Path) -> None:
-    texts = [
-        f"The {a} is near the {b}." for a in ("moon", "tree", "dog", "ball") for b in "flute cat man oak sun".split()
-    ]
-    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
-    pairs = [(text, other, label) for text in texts for other, label in ((text.upper(), 1), ("How far is it?", 0))]
-    rows = [dict(zip(("sentence1", "sentence2", "label"), pair, strict=True)) for pair in pairs]
-    duplicates = ("--match-pairs", write_rows(tmp_path / "duplicates.jsonl", rows), "--force")
-    command = ("save", "-m", tiny, "-r", "mean", "-o", tmp_path / "model", "--calibrate", tmp_path / "texts.txt")
-    log = run(*command).stderr
-    assert "Calibrated similarity: share of 190 random pairs of 20 texts that are less similar." in log
-    log = " ".join(run(*command, *duplicates).stderr.split())
-    assert "probability of a match, from 40 labelled pairs of duplicates (20 matches)" in log
-    calibration = Encoder(str(tmp_path / "model")).calibration
-    assert calibration is not None
-    assert calibration.meaning == "probability"
-    assert "only for them" in error(*command, *duplicates, "--match-score", 4)
-
-
-def test_a_saved_folder_is_saved_again_without_a_recipe(tiny: str, lines: Path, many: Path, tmp_path: Path) -> None:
+def test_a_saved_folder_is_saved_again_without_a_recipe() -> None:
     """In another format and with calibrated similarities."""
-    run("save", "-m", tiny, "-r", "mean | zscore", "--fit", lines, "-o", tmp_path / "model")
-    many.write_text("\n".join(f"{text} {number}" for text in TEXTS for number in range(9)), "utf-8")
-    options = ("--format", "legacy", "--calibrate", many)
-    run("save", "-m", tmp_path / "model", *options, "-o", tmp_path / "again")
-    first, again = (Encoder(str(tmp_path / name), device="cpu") for name in ("model", "again"))
+    assert run("save -m tiny -r 'mean | zscore' --fit texts.txt -o model -q").stdout == ""
+    command = "save -m model --format legacy --calibrate many.txt -o again --force"
+    log = run(command).stderr
+    assert "Calibrated similarity: share of 1,770 random pairs of 60 texts that are less similar." in log
+    rows = [
+        {"sentence1": text, "sentence2": other, "label": label}
+        for text in Path("many.txt").read_text("utf-8").splitlines()[:20]
+        for other, label in ((text.upper(), 1), ("How far is it?", 0))
+    ]
+    command += f" --match-pairs {write_rows(Path('duplicates.jsonl'), rows)}"
+    log = run(command).stderr
+    assert "probability of a match, from 40 labelled pairs of duplicates (20 matches)" in log
+    assert "only for them" in error(f"{command} --match-score 4")
+    first, again = Encoder("model"), Encoder("again")
     assert again.recipe == first.recipe
     assert again.calibration is not None
-    assert np.allclose(first.encode(["A text."]), again.encode(["A text."]), atol=1e-6)
-    pooling = read_json(tmp_path / "again" / "1_Pooling" / "config.json")
-    assert pooling["pooling_mode_mean_tokens"] is True
+    assert again.calibration.meaning == "probability"
+    np.testing.assert_allclose(again.encode(["A text."]), first.encode(["A text."]), atol=1e-6)
+    assert read_json(Path("again/1_Pooling/config.json"))["pooling_mode_mean_tokens"] is True
 
 
-# -- graphs ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow  # conversions; tests/engine has them once
-def test_a_graph_and_its_use(tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> None:
-    recipe, folder = "layers=0+1 | zscore", tmp_path / "graph"
-    log = run("save", *GRAPH, "-m", tiny, "-r", recipe, "--fit", lines, "-o", folder).stderr
-    assert f"{folder}: {recipe}, openvino float32" in log
-    expected = Encoder(tiny, recipe).fit(TEXTS).encode(TEXTS)
-    np.testing.assert_allclose(essent.load(folder, threads=1).encode(TEXTS), expected, atol=3e-5)
-
-    vectors = tmp_path / "vectors.npy"
-    log = run("encode", "-m", folder, lines, "--fit", lines, "-o", vectors).stderr
-    assert "has nothing to fit" in log
-    np.testing.assert_allclose(np.load(vectors), expected, atol=3e-5)
-    table = run("evaluate", "-m", folder, "-d", pairs).stdout
-    own = run("evaluate", "-m", tiny, "-r", recipe, "--fit", lines, "-d", pairs).stdout
+@pytest.mark.slow  # a conversion; tests/engine has them once
+def test_a_graph_and_its_use() -> None:
+    recipe = "layers=0+1 | zscore"
+    fitted = f"-m tiny -r '{recipe}' --fit texts.txt"
+    assert f"graph: {recipe}, openvino float32" in run(f"save --format openvino {fitted} -o graph").stderr
+    command = "encode -m graph texts.txt -o v.npy"
+    assert "has nothing to fit" in run(f"{command} --fit texts.txt").stderr
+    np.testing.assert_allclose(np.load("v.npy"), Encoder("tiny", recipe).fit(TEXTS).encode(TEXTS), atol=3e-5)
+    table, own = (run(f"evaluate -d my-pairs.jsonl {model}").stdout for model in ("-m graph", fitted))
     assert table.split()[-1] == own.split()[-1]
-    for command in (("encode", lines, "-o", tmp_path / "other.npy"), ("evaluate", "-d", pairs)):
-        assert "with its own recipe" in error(*command, "-m", folder, "-r", "mean")
-    assert "takes no device" in error("encode", lines, "-m", folder, "-o", vectors, "-f", "--device", "cpu")
+    for refused in (f"{command} -f", "evaluate -d my-pairs.jsonl -m graph"):
+        assert "with its own recipe" in error(f"{refused} -r mean")
+    assert "takes no device" in error(f"{command} -f --device cpu")
 
 
 # -- check ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_changed_folder_is_exit_code_1(tiny: str, tmp_path: Path) -> None:
-    model = tmp_path / "model"
-    Encoder(tiny, "mean").save(str(model))
-    assert "same vectors" in run("check", model, "--skip", "anisotropy").stdout
-    state = model / "essent" / "state.safetensors"
+def test_a_changed_folder_is_exit_code_1() -> None:
+    model, state = Path("model"), Path("model/essent/state.safetensors")
+    Encoder("tiny", "mean").save(str(model))
+    assert "same vectors" in run("check model --skip anisotropy").stdout
     arrays = load_file(state)
     save_file(arrays | {"golden": arrays["golden"] + 1}, state)
-    assert "state.safetensors has changed since it was saved" in run("check", model, code=1).stderr
+    assert "state.safetensors has changed since it was saved" in error("check model", code=1)
     write_digests(model)
-    assert "golden vectors" in run("check", model, code=1).stderr
-    untrusted = run("check", model, "--files-only").stdout
+    assert "golden vectors" in error("check model", code=1)
+    untrusted = run("check model --files-only").stdout
     assert "files are unchanged" in untrusted
     assert "nothing was loaded" in untrusted
-    assert "was not saved by essent" in run("check", tiny, "--files-only", code=2).stderr
-
-
-def table(seed: int, width: int = 12) -> SentenceTransformer:
-    """A model of its own, a random table."""
-    tokenizer = build_tokenizer("wordpiece").backend_tokenizer
-    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, table_of(tokenizer, width, seed))], device="cpu")
+    assert "was not saved by essent" in error("check tiny --files-only")
 
 
 @pytest.mark.enable_socket
-def test_against_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    saved, plain, different, narrow = (str(tmp_path / name) for name in ("saved", "plain", "other", "narrow"))
-    Encoder(table(0), "static").save(saved)
-    for path, model in ((plain, table(0)), (different, table(1)), (narrow, table(0, 6))):
-        model.save(path)
+def test_against_a_server(static_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Encoder(static_folder, "static").save("saved")
+    Encoder(static_folder, "static | centre").fit(TEXTS).save("different")
 
-    def check(model: str, code: int = 0, address: str = "") -> str:
-        return run("check", model, "--against", server.url + address, code=code).output
+    def check(model: object, code: int = 0, path: str = "") -> str:
+        return run(f"check {model} --against {server.url}{path}", code=code).output
 
-    with running([prepare(saved, "auto", tmp_path / "unused")], keys=("secret",)) as server:
-        assert "returned 401" in check(saved, 2)
+    with running([prepare("saved", "auto", Path("unused"))], keys=("secret",)) as server:
+        assert "returned 401" in check("saved", 2)
         monkeypatch.setenv("OPENAI_API_KEY", "secret")
-        for model, address in ((saved, ""), (plain, "/v1/")):
-            output = check(model, address=address)
-            assert f"✓ {server.url}/v1/embeddings returns the model's vectors for " in output
-            assert "lowest cosine 1.000000" in output
-        assert "same vectors" in check(saved)  # the folder itself, too
-        assert f"does not return the vectors of {different!r}: cosine " in check(different, 1)
-        assert f"returns 12 dimensions, but {narrow!r} has 6" in check(narrow, 1)
-    assert f"{server.url}/v1/embeddings cannot be read" in check(plain, 2)
+        assert "same vectors" in check("saved")  # the folder itself, too
+        output = check(static_folder, path="/v1/")
+        assert f"✓ {server.url}/v1/embeddings returns the model's vectors for " in output
+        assert "lowest cosine 1.000000" in output
+        assert "does not return the vectors of 'different': cosine " in check("different", 1)
+        assert "returns 12 dimensions, but 'tiny' has 32" in check("tiny", 1)
     monkeypatch.setattr("essent.verification.report.verify", lambda *_: pytest.fail("the folder was loaded first"))
-    assert f"{server.url}/v1/embeddings cannot be read" in check(saved, 2)
+    assert f"{server.url}/v1/embeddings cannot be read" in check("saved", 2)
 
 
 @pytest.mark.enable_socket
 @pytest.mark.slow  # a conversion
-def test_a_graph_against_its_server(tmp_path: Path) -> None:
+def test_a_graph_against_its_server(static_folder: Path) -> None:
     """With the default prompt, which the server puts before its texts; the golden vectors are without it."""
-    encoder, graph = Encoder(table(0), "static"), str(tmp_path / "graph")
+    encoder = Encoder(static_folder, "static")
     encoder.prompts, encoder.default_prompt_name = {"query": "the dogs run "}, "query"
-    essent.compile(encoder).save(graph)
-    with running([prepare(graph, "auto", tmp_path / "unused")]) as server:
-        output = run("check", graph, "--against", server.url).output
+    essent.compile(encoder).save("graph")
+    with running([prepare("graph", "auto", Path("unused"))]) as server:
+        output = run(f"check graph --against {server.url}").output
     assert "same vectors" in output
     assert "returns the model's vectors for " in output
 
 
 # -- precision --------------------------------------------------------------------------------------------------------
 
-
-needs_bfloat16 = pytest.mark.skipif(not has_bfloat16("cpu"), reason="this CPU has no bfloat16 arithmetic")
-BFLOAT16 = ("--precision", "bfloat16")
-
-
-@pytest.fixture
-def commands(tiny: str, lines: Path, pairs: Path, tmp_path: Path) -> dict[str, tuple[object, ...]]:
-    return {
-        "encode": ("encode", lines, "-o", tmp_path / "vectors.npy", "-m", tiny),
-        "parts": ("encode", lines, "-o", tmp_path / "parts", "-m", tiny),
-        "evaluate": ("evaluate", "-r", "mean", "-d", pairs, "-m", tiny),
-        "evaluate as is": ("evaluate", "--as-is", "-d", pairs, "-m", tiny),
-        "search": ("search", "-d", pairs, "--space", "layers", "-m", tiny),
-    }
+VECTORS = "encode texts.txt -m tiny -o v.npy"
+PARTS = "encode texts.txt -m tiny -o parts"
+EVALUATE = "evaluate -m tiny -d my-pairs.jsonl --json -"
+SEARCH = "search -m tiny -d my-pairs.jsonl --space layers"
 
 
-def test_refusals(commands: dict, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another processor; wrong names, before anything is loaded."""
+@pytest.mark.parametrize("command", [VECTORS, PARTS, f"{EVALUATE} -r mean", f"{EVALUATE} --as-is", SEARCH])
+def test_a_cpu_without_bfloat16(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True}, raising=False)
-    for command in commands.values():
-        assert "This CPU has no bfloat16 arithmetic" in error(*command, *BFLOAT16)
-        elsewhere = (*command[:-1], "nowhere")
-        assert 'Choose from: "auto", "float32", "bfloat16".' in error(*elsewhere, "--precision", "bf16")
+    assert "This CPU has no bfloat16 arithmetic" in error(f"{command} --precision bfloat16")
 
 
-@needs_bfloat16
-def test_bfloat16_matches_float32(tiny: str, commands: dict, tmp_path: Path) -> None:
-    run(*commands["encode"], *BFLOAT16)
-    vectors, exact = np.load(tmp_path / "vectors.npy"), Encoder(tiny).encode(TEXTS)
+@pytest.mark.skipif(not has_bfloat16("cpu"), reason="this CPU has no bfloat16 arithmetic")
+def test_bfloat16_matches_float32() -> None:
+    run(f"{VECTORS} --precision bfloat16")
+    vectors, exact = np.load("v.npy"), Encoder("tiny").encode(TEXTS)
     assert vectors.dtype == np.float32
     assert not np.array_equal(vectors, exact)
     assert cosines(vectors, exact).min() > 0.99
-    run(*commands["parts"], *BFLOAT16)
-    assert "torch bfloat16" in error(*commands["parts"])  # parts of another precision
-    for name, options in (("evaluate", BFLOAT16), ("evaluate as is", BFLOAT16), ("evaluate", ())):
-        report = json.loads(run(*commands[name], *options, "--json", "-").stdout)
-        assert report["results"][0]["provenance"].get("precision") == ("bfloat16" if options else None)
+    run(f"{PARTS} --precision bfloat16")
+    assert "torch bfloat16" in error(PARTS)  # parts of another precision
+    for options, precision in (("-r mean", "bfloat16"), ("--as-is", "bfloat16"), ("-r mean", "auto")):
+        (stored,) = json.loads(run(f"{EVALUATE} {options} --precision {precision}").stdout)["results"]
+        assert stored["provenance"].get("precision") == (None if precision == "auto" else precision)

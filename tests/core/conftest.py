@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,18 +11,19 @@ import pytest
 
 @pytest.fixture
 def cached(bert: Path, tmp_path: Path) -> Callable[..., Path]:
-    """Puts a model into a cache of the hub, without some of its files; gives the cache's folder."""
+    """Put a model into a cache of the hub, as links to its store, without some files; return the cache's folder."""
 
     def put(repository: str, *without: str) -> Path:
         commit = "0123456789012345678901234567890123456789"
         store = tmp_path / f"models--{repository.replace('/', '--')}"
-        (store / "refs").mkdir(parents=True)
-        (store / "refs" / "main").write_text(commit)
-        snapshot = store / "snapshots" / commit
-        snapshot.mkdir(parents=True)
+        refs, blobs, snapshot = store / "refs", store / "blobs", store / "snapshots" / commit
+        for folder in (refs, blobs, snapshot):
+            folder.mkdir(parents=True)
+        (refs / "main").write_text(commit)
         for file in bert.iterdir():
             if file.name not in without:
-                (snapshot / file.name).write_bytes(file.read_bytes())
+                shutil.copy(file, blobs)
+                (snapshot / file.name).symlink_to(Path("..", "..", "blobs", file.name))
         return tmp_path
 
     return put

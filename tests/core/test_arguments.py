@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,17 +23,9 @@ def encoder(bert: Path) -> Encoder:
     return Encoder(bert, "static")
 
 
-@pytest.fixture(scope="module")
-def static(static_folder: Path) -> StaticEncoder:
-    return StaticEncoder.load(static_folder)
-
-
 @pytest.fixture
 def without_weights(bert: Path, tmp_path: Path) -> Path:
-    for file in bert.iterdir():
-        if file.suffix != ".safetensors":
-            (tmp_path / file.name).write_bytes(file.read_bytes())
-    return tmp_path
+    return shutil.copytree(bert, tmp_path / "model", ignore=shutil.ignore_patterns("*.safetensors"))
 
 
 MODELS: dict[str, Callable[[Any], object]] = {
@@ -56,19 +49,19 @@ def test_invalid_names_are_refused_everywhere(entry: str) -> None:
             MODELS[entry](name)
 
 
-OPTIONS: list[tuple[dict[str, Any], str]] = [
-    ({"device": "gpu"}, "device='gpu' cannot be used here .* This machine has"),
-    ({"truncate_dim": 0}, "truncate_dim=0: must be a whole number of at least 1"),
-    ({"prompts": "query: "}, "prompts='query: ': must be a dict"),
-    ({"prompts": {"query": 5}}, "prompts=.*must be a dict from names to texts"),
-    ({"similarity_fn_name": "cos"}, "similarity_fn_name='cos': must be one of cosine"),
-    ({"model_kwargs": "bfloat16"}, "model_kwargs='bfloat16': must be a dict"),
-    ({"model_kwargs": {"dtype": "bf16"}}, "dtype='bf16' must be 'auto', or a type such as 'float32'"),
-    ({"devise": "cpu"}, "Unknown option 'devise'. Did you mean 'device'"),
-]
-
-
-@pytest.mark.parametrize(("options", "message"), OPTIONS)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": "gpu"}, "device='gpu' cannot be used here .* This machine has"),
+        ({"truncate_dim": 0}, "truncate_dim=0: must be a whole number of at least 1"),
+        ({"prompts": "query: "}, "prompts='query: ': must be a dict"),
+        ({"prompts": {"query": 5}}, "prompts=.*must be a dict from names to texts"),
+        ({"similarity_fn_name": "cos"}, "similarity_fn_name='cos': must be one of cosine"),
+        ({"model_kwargs": "bfloat16"}, "model_kwargs='bfloat16': must be a dict"),
+        ({"model_kwargs": {"dtype": "bf16"}}, "dtype='bf16' must be 'auto', or a type such as 'float32'"),
+        ({"devise": "cpu"}, "Unknown option 'devise'. Did you mean 'device'"),
+    ],
+)
 def test_options_are_checked_before_weights_are_read(without_weights: Path, options: Any, message: str) -> None:
     """The folder, which has no weights, is not blamed."""
     with pytest.raises(InputError, match=message):
@@ -77,36 +70,33 @@ def test_options_are_checked_before_weights_are_read(without_weights: Path, opti
         essent.evaluate(str(without_weights), ["mean"], [PAIRS], **options)
 
 
-ENCODE: list[tuple[dict[str, Any], str]] = [
-    ({"batch_size": "32"}, "batch_size='32': must be a whole number of at least 1"),
-    ({"batch_size": True}, "batch_size=True"),
-    ({"truncate_dim": 2.5}, r"truncate_dim=2\.5"),
-    ({"prompt": 5}, "prompt=5: must be a str"),
-    ({"prompt_name": "passage"}, "prompt_name='passage': must be one of 'query', 'document'"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "message"), [*ENCODE, ({"device": ["cpu", "gpu"]}, "device='gpu'")])
-def test_encode_checks_its_arguments(encoder: Encoder, static: StaticEncoder, arguments: Any, message: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"batch_size": "32"}, "batch_size='32': must be a whole number of at least 1"),
+        ({"batch_size": True}, "batch_size=True"),
+        ({"truncate_dim": 2.5}, r"truncate_dim=2\.5"),
+        ({"prompt": 5}, "prompt=5: must be a str"),
+        ({"prompt_name": "passage"}, "prompt_name='passage': must be one of 'query', 'document'"),
+        ({"device": ["cpu", "gpu"]}, "device='gpu'"),
+    ],
+)
+def test_encode_checks_its_arguments(encoder: Encoder, static_folder: Path, arguments: Any, message: str) -> None:
     before = encoder.encode(TEXTS)
-    for model in (encoder,) if "device" in arguments else (encoder, static):
+    for model in (encoder,) if "device" in arguments else (encoder, StaticEncoder.load(static_folder)):
         with pytest.raises(InputError, match=message):
             model.encode(TEXTS, **arguments)
     assert np.array_equal(encoder.encode(TEXTS), before)  # a refused device took no weights along
 
 
-def test_fit_checks_its_arguments(encoder: Encoder) -> None:
-    with pytest.raises(InputError, match="batch_size=0"):
-        encoder.fit_encode(TEXTS, batch_size=0)
-
-
-def test_sizes_are_checked_before_weights_are_read(without_weights: Path) -> None:
+def test_sizes_are_checked_before_weights_are_read(encoder: Encoder, without_weights: Path) -> None:
     model, size = str(without_weights), 2.5
     for act in (
+        lambda: encoder.fit_encode(TEXTS, batch_size=size),
         lambda: essent.evaluate(model, ["mean"], [PAIRS], batch_size=size),
         lambda: essent.evaluate(model, ["mean"], [PAIRS], max_seq_length=size),
         lambda: essent.search(model, PAIRS, batch_size=size),
-        lambda: essent.encode("texts.txt", model, "vectors", workers=0),
+        lambda: essent.encode("texts.txt", model, "vectors", workers=size),
     ):
-        with pytest.raises(InputError, match=r"(batch_size|max_seq_length|workers)=.*: must be a whole number"):
+        with pytest.raises(InputError, match=r"(batch_size|max_seq_length|workers)=2\.5: must be a whole number"):
             act()

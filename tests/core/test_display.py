@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ RESULT = Result(HOSTILE, {"accuracy": {"all": 81.25, "low": 80.0, "high": 82.5}}
 BETTER = Comparison("cls", HOSTILE, 60.0, 59.0, 61.0, 0.001)
 RECIPE = Recipe.parse('template="{text} <script>xxx</script> [MASK]" weights=mask')
 TRIALS = (Trial(RECIPE, {HOSTILE: 80.0}, (79.0, 81.0)), Trial(Recipe(), {HOSTILE: 20.0}))
-SHOWN = {
+SHOWN: dict[str, Any] = {
     "81.25 ±1.2": Evaluation({HOSTILE: [RESULT], "mean": [RESULT]}),
     "81.25": results_table({HOSTILE: [RESULT]}),
     "is better than": Leaderboard(HOSTILE, TRIALS, (HOSTILE,), (BETTER,), verdict=HOSTILE),
@@ -28,14 +29,9 @@ SHOWN = {
 
 @pytest.mark.parametrize("content", SHOWN)
 def test_notebooks_show_the_printed_text_escaped(content: str) -> None:
-    value: Any = SHOWN[content]
-    shown = value._repr_html_()
-    head, _, text = shown.partition(">")
-    assert head.startswith("<pre ")
-    assert text.endswith("</pre>")
-    assert "<" not in text.removesuffix("</pre>")
-    assert html.unescape(text.removesuffix("</pre>")) == str(value)
-    assert content in str(value)
+    text = str(SHOWN[content])
+    assert content in text
+    assert re.fullmatch(f"<pre [^<>]*>{re.escape(html.escape(text))}</pre>", SHOWN[content]._repr_html_())
 
 
 def test_one_line() -> None:

@@ -64,9 +64,3 @@ def test_a_reachable_hub_and_offline_mode_add_no_options(monkeypatch: pytest.Mon
     hub._answers.cache_clear()
     monkeypatch.setattr("huggingface_hub.utils.get_session", lambda: SimpleNamespace(head=lambda *_, **__: None))
     assert reach_model("nobody/no-such-model") == {}
-
-
-@pytest.mark.parametrize("name", ["./no-such-folder", "/no/such/folder", "a/b/c"])
-def test_a_path_is_no_name(name: str) -> None:
-    with pytest.raises(ModelError, match="There is no model folder"):
-        reach_model(name)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from essent._core.registry import Registry, format_spec, split_spec
+from essent._core.registry import Registry
 from essent.errors import RecipeError
 
 SHAPES: Registry = Registry("shape", "essent.tests")
@@ -21,16 +19,6 @@ class Shape:
 
     size: int = 2
     colour: str = "red"
-
-
-@given(st.integers(0, 9), st.sampled_from(["red", "blue"]))
-def test_a_spec_is_read_back(size: int, colour: str) -> None:
-    spec = format_spec("shape", {"size": size, "colour": colour}, {"size": 2, "colour": "red"})
-    assert SHAPES.create(spec) == Shape(size, colour)
-
-
-def test_numbers_are_converted() -> None:
-    assert split_spec(" shape:-3,1-10,0.5,a=1e-3") == ("shape", [-3, "1-10", 0.5], {"a": 0.001})
 
 
 @pytest.mark.parametrize(

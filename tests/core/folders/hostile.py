@@ -18,9 +18,9 @@ from pathlib import Path
 Path({marker!r}).write_text("ran")
 from transformers import BertConfig, BertModel, BertTokenizerFast
 class Evil(BertConfig):
-    pass
+    model_type = "evil"
 class EvilModel(BertModel):
-    pass
+    config_class = Evil
 class EvilTokenizer(BertTokenizerFast):
     pass
 class EvilModule:
@@ -47,8 +47,10 @@ def edit(path: Path, **values: Any) -> None:
     path.write_text(json.dumps({**content, **values}))
 
 
-def code(folder: Path, marker: Path, name: str = "payload.py") -> None:
-    (folder / name).write_text(PAYLOAD.format(marker=str(marker)))
+def code(file: Path, marker: Path) -> None:
+    """Write a module of Python, and its folder if it is missing."""
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(PAYLOAD.format(marker=str(marker)))
 
 
 def sign(folder: Path) -> None:
@@ -61,8 +63,8 @@ def set_keys(name: str, **values: Any) -> Change:
     return lambda folder, _: edit(folder / name, **values)
 
 
-def add_code(inside: str = "") -> Change:
-    return lambda folder, marker: code(folder / inside, marker)
+def add_code(name: str = "payload.py") -> Change:
+    return lambda folder, marker: code(folder / name, marker)
 
 
 def list_module(**values: str) -> Change:
@@ -78,12 +80,8 @@ def list_module(**values: str) -> Change:
     return change
 
 
-def pickle_weights(inside: str = "") -> Change:
-    def change(folder: Path, marker: Path) -> None:
-        (folder / inside / "model.safetensors").unlink()
-        (folder / inside / "pytorch_model.bin").write_bytes(pickle.dumps(Pickled(marker)))
-
-    return change
+def pickle_weights(name: str) -> Change:
+    return lambda folder, marker: (folder / name).write_bytes(pickle.dumps(Pickled(marker)))
 
 
 def move_outside(name: str, link: str | None) -> Change:
@@ -97,14 +95,8 @@ def move_outside(name: str, link: str | None) -> Change:
     return change
 
 
-def add_route(name: str, kind: str) -> Change:
-    """Add a module to those of a router."""
-
-    def change(folder: Path, _: Path) -> None:
-        types = json.loads((folder / "router_config.json").read_text())["types"]
-        edit(folder / "router_config.json", types={**types, name: kind})
-
-    return change
+def set_route(name: str, kind: str) -> Change:
+    return set_keys("router_config.json", types={name: kind})
 
 
 def list_a_library(folder: Path, marker: Path) -> None:
@@ -123,14 +115,9 @@ def make_a_pipe(folder: Path, _: Path) -> None:
     os.mkfifo(folder / "tokenizer_config.json")
 
 
-def generate(folder: Path, marker: Path) -> None:
-    (folder / "custom_generate").mkdir()
-    code(folder / "custom_generate", marker, "generate.py")
-
-
 def replace_code(folder: Path, marker: Path) -> None:
     for file in [folder / "essent_module.py", *(folder / "code").rglob("*.py")]:
-        file.write_text(PAYLOAD.format(marker=str(marker)))
+        code(file, marker)
 
 
 MODEL = {"auto_map": {"AutoConfig": "payload.Evil", "AutoModel": "payload.EvilModel"}}
@@ -144,8 +131,8 @@ OUTSIDE = "outside the model's folder"
 # Kind of the folder (plain, stages, router, stock, own, rows, table), words of the error ("": none), what is done.
 ATTACKS: dict[str, tuple[Any, ...]] = {
     "settings_with_trust": (
-        "stock", "model_kwargs.trust_remote_code|trust_remote_code", add_code(), set_keys("config.json", **MODEL),
-        set_keys(SETTINGS, model_kwargs={**TRUST, "add_pooling_layer": False}),
+        "stock", r"sentence_bert_config\.json.*trust_remote_code.* must be False", add_code(),
+        set_keys("config.json", **MODEL), set_keys(SETTINGS, model_kwargs={**TRUST, "add_pooling_layer": False}),
     ),
     "a_configuration_of_its_own": (
         "plain", "the key 'auto_map' would run code", add_code(),
@@ -154,20 +141,33 @@ ATTACKS: dict[str, tuple[Any, ...]] = {
     "a_tokenizer_of_its_own": (  # transformers' own takes its place
         "plain", "", add_code(), set_keys("tokenizer_config.json", tokenizer_class="EvilTokenizer", **TOKENIZER)
     ),
-    "a_module_of_its_own": ("stock", "payload.EvilModule", add_code(), list_module(type="payload.EvilModule")),
+    "a_module_of_its_own": (
+        "stock", r"payload\.EvilModule.* would run code\. Read this code, and if you trust it, .*trust_remote_code=",
+        add_code(), list_module(type="payload.EvilModule"),
+    ),
+    "a_module_of_a_newer_version": (
+        "stock", r"Upgrade: pip install -U sentence-transformers\.$",
+        list_module(type="sentence_transformers.base.modules.Invented", new_flag="1"),
+    ),
+    "an_unsupported_key": ("stages", "pooling_dropout", set_keys("1_Pooling/config.json", pooling_dropout=0.1)),
+    "settings_after_an_empty_file": (  # sentence-transformers reads the next of seven files if one is empty
+        "plain", r"sentence_roberta_config\.json.*tokenizer_file", set_keys(SETTINGS),
+        set_keys("sentence_roberta_config.json", tokenizer_args={"tokenizer_file": "/elsewhere.json"}),
+    ),
     "a_library_as_module": ("plain", "not one of sentence-transformers' modules", list_a_library),
     "a_module_outside": ("stages", OUTSIDE, list_module(path="../model/2_Dense")),
     "an_activation_of_its_own": (
         "stages", "activation_function", set_keys("2_Dense/config.json", activation_function="payload.Evil")
     ),
-    "pickled_weights": ("plain", "pickled weights", pickle_weights()),
+    "pickled_weights": (
+        "plain", "pickled weights", move_outside("model.safetensors", None), pickle_weights("pytorch_model.bin")
+    ),
     "parts_outside": (
         "plain", "weight_map names", move_outside("model.safetensors", None),
         set_keys("model.safetensors.index.json", **PARTS),
     ),
     "weights_by_another_name": (
-        "plain", "transformers_weights",
-        lambda folder, marker: (folder / "weights.bin").write_bytes(pickle.dumps(Pickled(marker))),
+        "plain", "transformers_weights", pickle_weights("weights.bin"),
         set_keys("config.json", transformers_weights="weights.bin"),
     ),
     "a_tokenizer_outside": (
@@ -192,10 +192,10 @@ ATTACKS: dict[str, tuple[Any, ...]] = {
     "a_kernel_of_the_hub_in_a_list": ("stages", "attn_implementation", set_keys("config.json", parts=[KERNEL])),
     "a_route_of_its_own": (
         "router", r"payload\.EvilModule.* would run code", add_code(),
-        add_route("query_9_Evil", "payload.EvilModule"),
+        set_route("query_9_Evil", "payload.EvilModule"),
     ),
-    "a_route_outside": ("router", OUTSIDE, add_route("../elsewhere", "sentence_transformers.models.Transformer")),
-    "a_router_in_itself": ("router", "inside another", add_route(".", "sentence_transformers.models.Router")),
+    "a_route_outside": ("router", OUTSIDE, set_route("../elsewhere", "sentence_transformers.models.Transformer")),
+    "a_router_in_itself": ("router", "inside another", set_route(".", "sentence_transformers.models.Router")),
     "routes_outside": ("router", "link", move_outside("router_config.json", "router_config.json")),
     "an_adapter": (
         "plain", "adapter",
@@ -218,7 +218,8 @@ ATTACKS: dict[str, tuple[Any, ...]] = {
         ),
     ),
     "generation_of_its_own": (  # nothing is generated
-        "plain", "", generate, set_keys("generation_config.json", custom_generate="payload", **TRUST)
+        "plain", "", add_code("custom_generate/generate.py"),
+        set_keys("generation_config.json", custom_generate="payload", **TRUST)
     ),
     "a_link_outside": ("stock", "link", move_outside("config.json", "config.json")),
     "a_folder_outside": ("stages", "link", move_outside("2_Dense", "2_Dense")),
@@ -240,14 +241,14 @@ ATTACKS: dict[str, tuple[Any, ...]] = {
         set_keys(f"{WORDS}/wordembedding_config.json", tokenizer_class="payload.EvilTokenizer"),
     ),
     "the_tokenizer_of_words": (
-        "rows", "auto_map", add_code(WORDS),
+        "rows", "auto_map", add_code(f"{WORDS}/payload.py"),
         set_keys(f"{WORDS}/tokenizer_config.json", tokenizer_class="Evil", **TOKENIZER),
     ),
     "the_configuration_of_rows": (  # the configuration's own class is known
-        "rows", "", add_code("essent"), set_keys("essent/config.json", **MODEL)
+        "rows", "", add_code("essent/payload.py"), set_keys("essent/config.json", **MODEL)
     ),
     "the_saved_tokenizer": (
-        "rows", "auto_map", add_code("essent/tokenizer"),
+        "rows", "auto_map", add_code("essent/tokenizer/payload.py"),
         set_keys("essent/tokenizer/tokenizer_config.json", tokenizer_class="Evil", **TOKENIZER),
     ),
     "foreign_code_in_the_folder": ("own", "", replace_code),  # essent runs its own code

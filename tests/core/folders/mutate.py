@@ -24,31 +24,25 @@ def mutate(folder: Path, donor: Path, chance: random.Random) -> str:
         donor: a folder of the same kind with other weights, whose file may take the place.
     """
     path, kind = chance.choice(files_of(folder)), chance.choice(KINDS)
-    name = path.relative_to(folder)
+    description = f"{path.relative_to(folder)}: {kind}"
     if kind == "value" and path.suffix != ".json":
         kind = "flip"
-    if kind == "flip":
+    if kind in ("flip", "truncate"):
         content = bytearray(path.read_bytes())
         position = chance.randrange(len(content))
-        content[position] ^= 1 << chance.randrange(8)
-        path.write_bytes(content)
-        return f"{name}: bit flipped in byte {position}"
-    if kind == "truncate":
-        content = path.read_bytes()
-        length = chance.randrange(len(content))
-        path.write_bytes(content[:length])
-        return f"{name}: cut to {length} bytes"
+        if kind == "flip":
+            content[position] ^= 1 << chance.randrange(8)
+        path.write_bytes(content if kind == "flip" else content[:position])
+        return f"{description} at byte {position}"
     if kind == "delete":
         path.unlink()
     elif kind == "swap":
-        candidates = [position for position in files_of(donor) if position.name == path.name] or files_of(donor)
+        candidates = [file for file in files_of(donor) if file.name == path.name] or files_of(donor)
         shutil.copy(chance.choice(candidates), path)
     elif kind == "nested":
         path.write_text(NESTED)
     elif kind == "add":
-        added = path.with_name(chance.choice(ADDED))
-        added.write_bytes(path.read_bytes())
-        return f"{added.relative_to(folder)}: added"
+        shutil.copy(path, path.with_name(chance.choice(ADDED)))
     else:
         content = inside = json.loads(path.read_text())
         while isinstance(inside, (dict, list)) and inside:
@@ -59,4 +53,4 @@ def mutate(folder: Path, donor: Path, chance: random.Random) -> str:
         if content:
             outer[key] = chance.choice(WRONG_VALUES)
             path.write_text(json.dumps(content))
-    return f"{name}: {kind}"
+    return description

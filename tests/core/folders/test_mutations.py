@@ -11,49 +11,31 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mutate import mutate
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 import essent
 from essent import Encoder
 from essent._core.folders import files as files_module
 from essent._core.folders.files import DIGESTS
-from essent.engine.compiled import CompiledEncoder
 from essent.errors import EssentError
 from families import CORPUS, build_family
+from kinds import error_of, save_kind
 
 FOLDERS = ("stock", "legacy", "own", "rows", "table", "openvino", "onnx")
 WORDS = " ".join(CORPUS).split()
 
 
 @pytest.fixture(scope="session")
-def saved(
-    bert: Path, compiled_by: Callable[[str], CompiledEncoder], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], tuple[Path, Path]]:
+def saved(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Path]]:
     """Kind -> a saved folder, and one of the same kind with other weights."""
     root = tmp_path_factory.mktemp("saved")
 
-    def build(kind: str, model: str, folder: Path) -> None:
-        if kind in ("openvino", "onnx"):
-            own = model == str(bert)
-            graph = compiled_by(kind) if own else essent.compile(Encoder(model, "layers=1", device="cpu"), kind)
-            graph.save(str(folder))
-        elif kind == "table":
-            table = StaticEmbedding(Encoder(model).tokenizer.backend_tokenizer, embedding_dim=8)
-            source = folder.with_name(f"{folder.name}-source")
-            SentenceTransformer(modules=[table], device="cpu").save(str(source))
-            Encoder(source, "static | centre").fit(CORPUS).save(str(folder))
-        else:
-            recipe = {"own": "ditto:2-3 weights=idf", "rows": "static weights=idf"}.get(kind, "mean | zscore")
-            encoder = Encoder(model, recipe, device="cpu").fit(CORPUS)
-            encoder.save(str(folder), layout="legacy" if kind == "legacy" else "stock")
-
     @cache
     def both(kind: str) -> tuple[Path, Path]:
-        second = build_family("bert", root / "second", seed=1) if not (root / "second").exists() else root / "second"
+        if not (root / "second").exists():
+            build_family("bert", root / "second", seed=1)
         folders = root / kind, root / f"{kind}-other"
-        for model, target in zip((bert, second), folders, strict=True):
-            build(kind, str(model), target)
+        for model, folder in zip((bert, root / "second"), folders, strict=True):
+            save_kind(kind, model, folder)
         return folders
 
     return both
@@ -61,17 +43,6 @@ def saved(
 
 def vectors_of(folder: Path, texts: list[str]) -> np.ndarray:
     return np.asarray(essent.load(str(folder)).encode(texts))
-
-
-def error_of(action: Callable[[], object], change: str) -> str:
-    """The error of essent that an action raises, "" where it succeeds; any other error fails the test."""
-    try:
-        action()
-    except EssentError as error:
-        return str(error)
-    except Exception as error:
-        raise AssertionError(change) from error
-    return ""
 
 
 CASES = [
@@ -96,13 +67,14 @@ def test_damage_is_reported(
         if not listed:
             (folder / DIGESTS).unlink()
         change = f"{kind}, seed {seed}: {mutate(folder, donor, random.Random(seed))}"  # noqa: S311
-        message = error_of(lambda: essent.verify(str(folder)), change)
+        print(change)  # shown if anything but an error of essent is raised
+        message = error_of(lambda: essent.verify(str(folder)))
         assert not message or str(folder) in message, change
         if not message:
             passed += 1
             if listed:
                 np.testing.assert_array_equal(vectors_of(folder, texts), expected, change)
-        error_of(lambda: vectors_of(folder, texts[:5]), change)
+        error_of(lambda: vectors_of(folder, texts[:5]))
         shutil.rmtree(folder)
     assert not listed or passed < max(12, number // 5)
 

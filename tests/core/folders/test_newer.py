@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hostile import code, edit
+from hostile import edit
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import (
@@ -30,7 +29,7 @@ from torch import nn
 
 from essent import Encoder
 from essent.encoder.encoder import open_as_it_is
-from essent.errors import DamagedError, RecipeError
+from essent.errors import RecipeError
 
 TEXTS = ["A man is playing a large flute.", "dogs", "How far is the moon from the earth?"]
 WORDS = sorted({word for text in TEXTS for word in text.rstrip(".?").split()})
@@ -61,65 +60,30 @@ def test_a_harmless_key_changes_nothing(file: str, keys: dict, folder: Path) -> 
     np.testing.assert_array_equal(Encoder(folder, device="cpu").encode(TEXTS), before)
 
 
-def test_an_unsupported_key_is_named(folder: Path) -> None:
-    edit(folder / "1_Pooling/config.json", pooling_dropout=0.1)
-    with pytest.raises(DamagedError, match="pooling_dropout"):
-        Encoder(folder)
-
-
-def add_module(folder: Path, kind: str) -> None:
-    listed = json.loads((folder / "modules.json").read_text())
-    listed.append({"idx": 9, "name": "9", "path": "", "type": kind, "new_flag": 1})
-    (folder / "modules.json").write_text(json.dumps(listed))
-
-
-@pytest.mark.parametrize(
-    ("kind", "hint"),
-    [
-        ("sentence_transformers.base.modules.Invented", "pip install -U sentence-transformers"),
-        ("payload.EvilModule", "would run code. Read this code, and if you trust it"),
-    ],
-)
-def test_errors_mention_trust_only_of_code(kind: str, hint: str, folder: Path, tmp_path: Path) -> None:
-    add_module(folder, kind)
-    code(folder, tmp_path / "marker")
-    with pytest.raises(DamagedError) as caught:
-        Encoder(folder)
-    assert hint in str(caught.value)
-    assert ("trust_remote_code=True" in str(caught.value)) == ("payload" in kind)
-    assert not (tmp_path / "marker").exists()
-
-
-def pooled(bert: Path, *modules: nn.Module, **options: object) -> list[nn.Module]:
-    return [Transformer(str(bert), **options), *modules]
-
-
 def rows(tokenizer: object) -> WordEmbeddings:
     return WordEmbeddings(tokenizer, np.random.default_rng(0).normal(size=(len(tokenizer.get_vocab()), 8)))
 
 
-# Name: modules, and how an Encoder opens them: the recipe that they are, or words of its refusal.
-KINDS: dict[str, tuple[Callable[[Path], list[nn.Module]], str]] = {
-    "dropout": (lambda b: pooled(b, Pooling(32, "mean"), Dropout(0.5)), "mean"),
-    "dense": (lambda b: pooled(b, Pooling(32), Dense(32, 8)), "has the module Dense"),
-    "layer norm": (lambda b: pooled(b, Pooling(32), LayerNorm(32)), "has the module LayerNorm"),
-    "word weights": (lambda b: pooled(b, WordWeights(["a"] * 1000, {"a": 2.0}), Pooling(32)), "the module WordWeights"),
-    "layers": (
-        lambda b: pooled(b, WeightedLayerPooling(32, 3, 1), Pooling(32), config_kwargs={"output_hidden_states": True}),
-        "has the module WeightedLayerPooling",
-    ),
-    "bag of words": (lambda b: [BoW(WORDS)], "starts with BoW"),
-    "words": (lambda b: [rows(WhitespaceTokenizer(WORDS)), Pooling(8)], "starts with WordEmbeddings"),
-    "cnn": (lambda b: [rows(Transformer(str(b)).tokenizer), CNN(8, 4), Pooling(12)], "starts with WordEmbeddings"),
-    "lstm": (lambda b: [rows(Transformer(str(b)).tokenizer), LSTM(8, 4), Pooling(8)], "starts with WordEmbeddings"),
-    "router": (lambda b: [Router.for_query_document(pooled(b, Pooling(32)), pooled(b, Pooling(32, "cls")))], "Router"),
+# Name: modules, most of them after a transformer, and how an Encoder opens them: their recipe, or words of its refusal.
+KINDS: dict[str, tuple[Callable[[Transformer], list[nn.Module]], str]] = {
+    "dropout": (lambda model: [model, Pooling(32), Dropout(0.5)], "mean"),
+    "dense": (lambda model: [model, Pooling(32), Dense(32, 8)], "has the module Dense"),
+    "layer norm": (lambda model: [model, Pooling(32), LayerNorm(32)], "has the module LayerNorm"),
+    "word weights": (lambda model: [model, WordWeights(["a"] * 1000, {"a": 2.0}), Pooling(32)], "module WordWeights"),
+    "layers": (lambda model: [model, WeightedLayerPooling(32, 3, 1), Pooling(32)], "module WeightedLayerPooling"),
+    "bag of words": (lambda _: [BoW(WORDS)], "starts with BoW"),
+    "words": (lambda _: [rows(WhitespaceTokenizer(WORDS)), Pooling(8)], "starts with WordEmbeddings"),
+    "cnn": (lambda model: [rows(model.tokenizer), CNN(8, 4), Pooling(12)], "starts with WordEmbeddings"),
+    "lstm": (lambda model: [rows(model.tokenizer), LSTM(8, 4), Pooling(8)], "starts with WordEmbeddings"),
+    "router": (lambda model: [Router.for_query_document([model, Pooling(32)], [model, Pooling(32, "cls")])], "Router"),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_modules_without_a_recipe_open_unchanged(kind: str, bert: Path, tmp_path: Path) -> None:
     build, message = KINDS[kind]
-    model = SentenceTransformer(modules=build(bert), device="cpu").eval()
+    transformer = Transformer(str(bert), config_kwargs={"output_hidden_states": kind == "layers"})
+    model = SentenceTransformer(modules=build(transformer), device="cpu").eval()
     model.save(str(tmp_path / "model"))
     expected = model.encode(TEXTS)
     opened = open_as_it_is(str(tmp_path / "model"), {"device": "cpu"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +12,7 @@ import pytest
 import essent
 from essent import Encoder
 from essent._core.folders import files as files_module
-from essent._core.folders.check import check_model
-from essent._core.folders.files import DIGESTS, ENCODER, GRAPH, check_replaceable, names_to_keep, read_json
+from essent._core.folders.files import DIGESTS, ENCODER, GRAPH, check_replaceable, read_json
 from essent._core.hub import full_name
 from essent.engine.compiled import CompiledEncoder
 from essent.errors import DamagedError, DataError, EssentError, ModelError, UnsupportedRecipeError
@@ -36,6 +36,16 @@ def test_saving_keeps_the_files_of_a_folder_without_a_model(
     (Encoder(bert, "mean", device="cpu") if save else compiled_by("onnx")).save(str(folder))
     written = {"README.md"} if save else set()  # the model card
     assert {name for name in mine if (folder / name).read_text() == "my own\n"} == mine - written
+
+
+def test_unread_files_may_be_anything(bert: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(bert, folder)
+    (folder / "notes").symlink_to("/")
+    (folder / "results.csv").symlink_to("/nowhere")
+    for name in BESIDE:
+        (folder / name).write_text("my own\n")
+    assert Encoder(folder, "mean").encode(["dogs"]).any()
 
 
 def test_a_graph_replaces_a_graph_and_nothing_beside_it(
@@ -62,7 +72,6 @@ def test_a_model_replaces_only_its_own_kind(tmp_path: Path) -> None:
         check_replaceable(folder, kind)
         with pytest.raises(ModelError, match=f"holds another model .{kind}"):
             check_replaceable(folder, second_kind)
-    assert names_to_keep(tmp_path / "nowhere", ENCODER) == []
 
 
 @pytest.mark.parametrize("name", ["contexts.json", "contexts.safetensors", "essent"])
@@ -86,22 +95,16 @@ def test_a_too_large_settings_file_is_reported_once(tmp_path: Path, monkeypatch:
     assert str(caught.value) == f"{path} has 109 bytes; a settings file can have at most 10."
 
 
-def test_recipes_are_checked_before_weights_are_fetched(cached: Callable[..., Path]) -> None:
-    cache = cached("somebody/tiny", "model.safetensors")
-    options = {"cache_folder": str(cache), "local_files_only": True}
-    check_model("somebody/tiny", options)
-    with pytest.raises(UnsupportedRecipeError):
-        Encoder("somebody/tiny", "layers=99", **options)
-
-
 def test_a_name_without_an_owner_belongs_to_sentence_transformers(cached: Callable[..., Path]) -> None:
     cache = cached("sentence-transformers/tiny")
     options = {"cache_folder": str(cache), "local_files_only": True}
     assert Encoder("tiny", "mean", **options).encode(TEXTS).shape == (3, 32)
-    pickled = cache / "models--sentence-transformers--tiny" / "snapshots"
-    weights = next(pickled.iterdir()) / "model.safetensors"
-    weights.rename(weights.with_name("pytorch_model.bin"))
+    (weights,) = cache.glob("*/snapshots/*/model.safetensors")
+    weights = weights.rename(weights.with_name("pytorch_model.bin"))
     with pytest.raises(EssentError, match=r"sentence-transformers/tiny/pytorch_model\.bin holds pickled weights"):
         Encoder("tiny", "mean", **options)
+    weights.unlink()
+    with pytest.raises(UnsupportedRecipeError):  # without weights, which would be fetched later
+        Encoder("tiny", "layers=99", **options)
     assert full_name("bert-base-uncased") == "bert-base-uncased"
     assert full_name("somebody/tiny") == "somebody/tiny"
