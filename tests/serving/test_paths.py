@@ -137,6 +137,7 @@ def test_metrics(client: httpx.Client) -> None:
     for name in (*counted, "essent_request_seconds_count", 'essent_tokens_total{model="tiny"}'):
         assert after[name] >= before[name] + 1, name
     assert (after["essent_queue_tokens"], after["essent_engine_ready"]) == (0, 1)
+    assert "a man" not in client.get("/metrics").text
 
 
 # -- essent ------------------------------------------------------------------------------------------------------------
