@@ -25,7 +25,7 @@ def test_disputed_pairs_of_the_whole_scale_in_random_order() -> None:
     cosines = np.linspace(0, 1, 100) + 0.02 * np.random.default_rng(0).normal(size=(6, 100))
     cosines[:3, 55] += 0.2  # three of the recipes disagree on this pair, which stays near its stratum
     cosines[3:, 55] -= 0.2
-    constant = np.concatenate([cosines, np.full((2, 100), 0.5), np.full((1, 100), np.nan)])  # these are ignored
+    constant = np.vstack([cosines, cosines[:1] * 0, cosines[:1] * np.nan])  # these are ignored
     first, again, other = (
         choose_pairs(rows, 20, np.random.default_rng(seed)).tolist()
         for rows, seed in ((cosines, 0), (constant, 0), (cosines, 2))
@@ -34,7 +34,7 @@ def test_disputed_pairs_of_the_whole_scale_in_random_order() -> None:
     assert {index // 10 for index in first} == set(range(10))
     assert first == again != other
     assert abs(np.corrcoef(np.arange(20), first)[0, 1]) < 0.6  # not in the order of similarity
-    for count in (1, 2, 7, 99, 100):
+    for count in (1, 7, 100):
         assert len(set(choose_pairs(cosines, count, np.random.default_rng(0)).tolist())) == count
 
 
@@ -98,8 +98,7 @@ def test_judgements_and_the_teacher_rank_recipes_fitted_on_all_texts(shell: Any,
     )
     assert (board.criterion, set(alone.trials[0].scores)) == ("judged + teacher", {"spearman"})
     assert alone.find("layers=static weights=idf").scores["spearman"] > 99.9
-    encoder = Encoder(shell, "weights=idf").fit(TEXTS)
-    expected = PairTask("alone", task.pairs).run(encoder).metrics["spearman"]["all"]
+    expected = PairTask("alone", task.pairs).run(Encoder(shell, "weights=idf").fit(TEXTS)).main_score
     assert board.find("weights=idf").scores["spearman"] == pytest.approx(expected, abs=1e-3)
     for trial in board.trials:
         teacher = without.find(trial.recipe).scores["teacher"]
