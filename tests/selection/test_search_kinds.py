@@ -60,8 +60,10 @@ def test_scores_match_single_encoders(
     assert [trial.scores for trial in run().trials] == [trial.scores for trial in again.trials]
 
 
-def test_a_test_part_is_not_read_and_decides(shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
-    task, sizes = labels(), []
+def test_a_test_part_is_not_read_and_decides_by_another_score(
+    shell: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, space, sizes = labels(), Space(named=("mean", "static")), []
     real = LabelTask.evidence
 
     def watched(self: LabelTask, vectors: np.ndarray, rows: Any) -> np.ndarray:
@@ -69,24 +71,18 @@ def test_a_test_part_is_not_read_and_decides(shell: SentenceTransformer, monkeyp
         return real(self, vectors, rows)
 
     monkeypatch.setattr(LabelTask, "evidence", watched)
-    board = search(shell, task, Space(named=("mean", "ditto:2-1")), test=[task])
+    board = search(shell, task, space, criterion=("f1_macro", "teacher"), test=[task])
     assert set(sizes[:2]) == {(90, 90)}
     (check,) = board.checks
-    assert (check.units, check.unit, check.score, check.left_out) == (30, "texts", "accuracy", 0)
-    alone = evaluate(shell, ["mean"], [task])["mean"][0]
-    assert check.scores["mean"][0] == pytest.approx(alone.main_score)
+    assert (check.units, check.unit, check.score, check.left_out) == (30, "texts", "f1_macro", 0)
     assert "On the test (l)" in board.verdict
-
-
-def test_another_score_ranks(shell: SentenceTransformer) -> None:
-    task, space = labels(), Space(named=("mean", "static"))
-    board = search(shell, task, space, criterion=("f1_macro", "teacher"), test=[task])
-    assert [board.criterion, *(check.score for check in board.checks)] == ["f1_macro"] * 2
-    assert list(board.trials[0].scores) == ["f1_macro", "teacher"]
-    alone = evaluate(shell, ["static"], [task.for_choice()])["static"][0]
-    assert board.find("static").scores["f1_macro"] == pytest.approx(
-        next(iter(alone.metrics["f1_macro"].values())), abs=1.2
-    )
+    assert (board.criterion, list(board.trials[0].scores)) == ("f1_macro", ["f1_macro", "teacher"])
+    for scored, score, tolerance in (
+        (task.for_choice(), board.find("static").scores["f1_macro"], 1.2),
+        (task, check.scores["static"][0], 1e-6),
+    ):
+        (alone,) = evaluate(shell, ["static"], [scored])["static"]
+        assert score == pytest.approx(next(iter(alone.metrics["f1_macro"].values())), abs=tolerance)
     for trial in search(shell, task.for_choice().texts(), space).trials:
         assert board.find(trial.recipe).scores["teacher"] == pytest.approx(trial.scores["teacher"], abs=1e-6)
 
@@ -103,9 +99,8 @@ def test_several_data_sets_by_the_mean_of_the_ranks(shell: SentenceTransformer) 
     ranks = np.mean(rankdata(scores, axis=1) / len(recipes), axis=0)
     np.testing.assert_allclose([trial.scores["mean rank"] for trial in board.trials], ranks)
     comparison = board.comparisons[0]
-    first, second = (recipes.index(Recipe.parse(name)) for name in (comparison.first, comparison.second))
-    differences = scores[:, first] - scores[:, second]
-    assert comparison.difference == pytest.approx(np.mean(differences), abs=1e-6)
+    first, second = (scores[:, recipes.index(Recipe.parse(name))] for name in (comparison.first, comparison.second))
+    assert comparison.difference == pytest.approx(np.mean(first - second), abs=1e-6)
     assert (board.criterion, comparison.criterion) == ("mean rank", "mean of the data sets")
 
 

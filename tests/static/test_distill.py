@@ -26,12 +26,12 @@ from essent.tasks.pairs import PairTask
 from families import CORPUS, Folders
 from samples import TEXTS
 
-TEXTS_ = [text for text in dict.fromkeys([*CORPUS, *TEXTS]) if text]
+DISTINCT = [text for text in dict.fromkeys([*CORPUS, *TEXTS]) if text]
 
 
 @pytest.fixture(scope="module")
 def material(shell: SentenceTransformer) -> Material:
-    return collect(shell, TEXTS_)[0]
+    return collect(shell, DISTINCT)[0]
 
 
 # -- the fit ----------------------------------------------------------------------------------------------------------
@@ -82,30 +82,30 @@ def test_shaping_is_folded_in(material: Material) -> None:
 def test_all_of_it(shell: SentenceTransformer, tmp_path: Path) -> None:
     choice = Choice("L-1+L", shaping="abtt:1")
     distilled, again = (
-        distill(shell, TEXTS_, choice, dimensions=9, dtype="int8", state=tmp_path / "state") for _ in range(2)
+        distill(shell, DISTINCT, choice, dimensions=9, dtype="int8", state=tmp_path / "state") for _ in range(2)
     )
     assert (tmp_path / "state").is_file()  # the pass leaves it for another choice
     assert distilled.encoder.recipe == Recipe.parse("static | normalize")
-    vectors = distilled.encoder.encode(TEXTS_)
-    assert vectors.shape == (len(TEXTS_), 9)
-    np.testing.assert_array_equal(again.encoder.encode(TEXTS_), vectors)
+    vectors = distilled.encoder.encode(DISTINCT)
+    assert vectors.shape == (len(DISTINCT), 9)
+    np.testing.assert_array_equal(again.encoder.encode(DISTINCT), vectors)
     distilled.encoder.save(str(tmp_path / "static"))
     assert verify(str(tmp_path / "static")).passed
     stock = SentenceTransformer(str(tmp_path / "static"), device="cpu")
-    np.testing.assert_allclose(stock.encode(TEXTS_), vectors, atol=1e-5)
+    np.testing.assert_allclose(stock.encode(DISTINCT), vectors, atol=1e-5)
     static = pytest.importorskip("model2vec").StaticModel.from_pretrained(tmp_path / "static")
-    np.testing.assert_allclose(static.encode(TEXTS_), vectors, atol=1e-5)
+    np.testing.assert_allclose(static.encode(DISTINCT), vectors, atol=1e-5)
 
 
 def test_a_teacher_replaces_a_pooling_without_recipe(shell: SentenceTransformer, tmp_path: Path) -> None:
     ends = SentenceTransformer(modules=[*shell, Dense(32, 8)], device="cpu")
     ends.save(str(tmp_path / "dense"))
-    expected = distill(shell, TEXTS_, teacher="mean layers=2").encoder.encode(TEXTS_)
+    expected = distill(shell, DISTINCT, teacher="mean layers=2").encoder.encode(DISTINCT)
     for model in (ends, str(tmp_path / "dense")):
         with pytest.raises(RecipeError, match="which no recipe describes"):
-            distill(model, TEXTS_)
-        distilled = distill(model, TEXTS_, teacher="mean layers=2", device="cpu")
-        np.testing.assert_allclose(distilled.encoder.encode(TEXTS_), expected, atol=1e-5)
+            distill(model, DISTINCT)
+        distilled = distill(model, DISTINCT, teacher="mean layers=2", device="cpu")
+        np.testing.assert_allclose(distilled.encoder.encode(DISTINCT), expected, atol=1e-5)
 
 
 def test_fewer_dimensions_keep_the_similarities(material: Material) -> None:
@@ -130,7 +130,7 @@ def few_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("few_held_out")
 def test_agreement_on_held_out_texts(shell: SentenceTransformer) -> None:
     """It is that of a table distilled from the other texts; the held-out texts remain in the encoder."""
-    texts = [*TEXTS_, *TEXTS_[:3]]
+    texts = [*DISTINCT, *DISTINCT[:3]]
     choice, teacher = Choice("1+L", "sif:0.01", 0.3, "abtt:1"), "t0-mean"
     distilled = distill(shell, texts, choice, dimensions=20, teacher=teacher)
     is_held_out = sums.hold_out(texts)
@@ -156,14 +156,13 @@ def test_agreement_on_held_out_texts(shell: SentenceTransformer) -> None:
 
 def test_agreement_without_held_out_texts(material: Material) -> None:
     score = make_encoder(material, Choice()).teacher_score
-    assert str(score).endswith(f"of {len(TEXTS_)} texts of the table, so it is too high)")
+    assert str(score).endswith(f"of {len(DISTINCT)} texts of the table, so it is too high)")
     assert make_encoder(material, Choice(), score=False).teacher_score is None
 
 
 def test_held_out_texts_are_a_tenth() -> None:
-    texts = [f"text {number}" for number in range(30_000)]
     for count, expected in ((199, 0), (200, 50), (900, 90), (30_000, 1000)):
-        assert sums.hold_out(texts[:count]).sum() == expected
+        assert sums.hold_out(list(map(str, range(count)))).sum() == expected
 
 
 @pytest.mark.usefixtures("few_held_out")
@@ -173,7 +172,7 @@ def test_a_low_agreement_is_stored_and_logged(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    material, _ = collect(shell, TEXTS_, teacher="t0-mean")
+    material, _ = collect(shell, DISTINCT, teacher="t0-mean")
     for limit, is_low in ((-100.0, False), (99.9, True)):
         monkeypatch.setattr(distillation, "FAR_WORSE", limit)
         distilled = make_encoder(material, Choice())
@@ -196,7 +195,7 @@ def test_a_low_agreement_is_stored_and_logged(
 def test_choices_are_tried_and_ordered(material: Material, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, values in (("WEIGHTS", ("uniform", "idf")), ("SHAPINGS", ("", "centre")), ("FITS", (0.03, 1.0))):
         monkeypatch.setattr(distillation, name, values)
-    task = PairTask.from_rows([(text, TEXTS_[n - 3], n % 5) for n, text in enumerate(TEXTS_)], "few")
+    task = PairTask.from_rows([(text, DISTINCT[n - 3], n % 5) for n, text in enumerate(DISTINCT)], "few")
     reported: list[tuple[float, Choice]] = []
     trials = find_choice(material, task, report=lambda *trial: reported.append(trial))
     assert trials == sorted(reported, key=lambda trial: -trial[0])
@@ -211,7 +210,7 @@ def test_choices_are_tried_and_ordered(material: Material, monkeypatch: pytest.M
 
 def test_a_teacher_with_vectors_of_another_width_is_refused(folder_of: Folders) -> None:
     with pytest.raises(RecipeError, match=r"its vectors have \d+ dimensions, but the model's states"):
-        distill(str(folder_of("llama")), TEXTS_, teacher="layers=value:2")
+        distill(str(folder_of("llama")), DISTINCT, teacher="layers=value:2")
 
 
 @pytest.mark.parametrize(
@@ -238,5 +237,5 @@ def test_refused_before_the_pass(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(error, match=message):
-        distill(shell, TEXTS_, choice, state=tmp_path / "state", **options)
+        distill(shell, DISTINCT, choice, state=tmp_path / "state", **options)
     assert not (tmp_path / "state").exists()

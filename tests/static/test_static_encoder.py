@@ -152,7 +152,6 @@ def test_it_answers_as_sentence_transformers_does(similarity: str | None, folder
         ("encode_query", {"prompt_name": "document"}),
         ("encode", {"truncate_dim": 99, "normalize_embeddings": True}),
         ("encode", {"truncate_dim": 3, "normalize_embeddings": True, "batch_size": 2}),
-        ("encode", {"prompt_name": "query", "convert_to_numpy": True, "convert_to_tensor": False}),
     ):
         for texts in (KNOWN, KNOWN[0], []):
             actual, expected = (getattr(model, method)(texts, **settings) for model in (light, stock))
@@ -227,15 +226,14 @@ def test_texts_are_checked(folder: Path) -> None:
 def test_unsupported_models_are_refused(wordpiece: Tokenizer, bert: Path, tmp_path: Path) -> None:
     tokenizer = build_tokenizer("wordpiece")
     words = [WordEmbeddings(tokenizer, table_of(wordpiece)), Pooling(12, "mean")]
-    models = {
-        "WordEmbeddings and Pooling": SentenceTransformer(modules=words, device="cpu"),
-        "StaticEmbedding and Dense": static_model(wordpiece, Dense(12, 5)),
-        "RecipeModule": Encoder(static_model(wordpiece), "static weights=tfidf | quantile").fit(TEXTS),
-    }
-    for number, (kinds, model) in enumerate(models.items()):
-        model.save(str(tmp_path / str(number)))
+    for kinds, model in (
+        ("WordEmbeddings and Pooling", SentenceTransformer(modules=words, device="cpu")),
+        ("StaticEmbedding and Dense", static_model(wordpiece, Dense(12, 5))),
+        ("RecipeModule", Encoder(static_model(wordpiece), "static weights=tfidf | quantile").fit(TEXTS)),
+    ):
+        model.save(str(tmp_path / kinds))
         with pytest.raises(ModelError, match=rf"is a model of {kinds}\. .* Load other models with essent\.Encoder"):
-            StaticEncoder.load(tmp_path / str(number))
+            StaticEncoder.load(tmp_path / kinds)
     with pytest.raises(ModelError, match=r"not a static encoder: it has no modules\.json, and its config\.json"):
         StaticEncoder.load(bert)
     with pytest.raises(ModelError, match=r"No such folder: '.*nowhere'"):

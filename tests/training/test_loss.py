@@ -67,7 +67,7 @@ def reference(
     def vector(text: str, view: int) -> torch.Tensor:
         if not row.templates:
             return head(slow.first_token(text))
-        h = (slow.last if templates is PROMPTS else slow.prompted)(text, templates[view])
+        h = slow.prompted(text, templates[view])
         if not row.denoised:
             return head(h)
         bias = slow.bias(text, templates[view])

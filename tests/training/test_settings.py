@@ -20,26 +20,26 @@ from essent.training.examples import read_examples
 from essent.training.parameters import projection_heads
 from essent.training.settings import BERT_TEMPLATES, ROBERTA_TEMPLATES, Settings, resolve_settings
 
-# PromptBERT, Tables 13 and 14; SimCSE, App. A: (batch, learning rate, epochs, validate every)
-PUBLISHED = {
-    ("promptbert-unsup", "bert"): (256, 1e-5, 1, 125),
-    ("promptbert-unsup", "roberta"): (256, 1e-5, 1, 125),
-    ("promptbert-sup", "bert"): (512, 5e-5, 3, 125),
-    ("promptbert-sup", "roberta"): (512, 5e-5, 3, 125),
-    ("optiprompt", "bert"): (256, 3e-5, 5, 1000),
-    ("simcse-unsup", "bert"): (64, 3e-5, 1, 250),
-    ("simcse-unsup", "roberta"): (512, 1e-5, 1, 250),
-    ("simcse-sup", "bert"): (512, 5e-5, 3, 250),
-    ("prompteol", "roberta"): (256, 5e-4, 1, 50),  # PromptEOL's train_llm.sh
-}
 
-
-@pytest.mark.parametrize("key", PUBLISHED, ids=" ".join)
-def test_presets_are_the_papers(key: tuple[str, str]) -> None:
-    settings = resolve_settings(*key, {})
-    assert (settings.batch_size, settings.learning_rate, settings.epochs, settings.validate_every) == PUBLISHED[key]
+@pytest.mark.parametrize(
+    ("preset", "kind", "published"),  # batch, learning rate, epochs, validate every
+    [  # PromptBERT, Tables 13 and 14; SimCSE, App. A
+        ("promptbert-unsup", "bert", (256, 1e-5, 1, 125)),
+        ("promptbert-unsup", "roberta", (256, 1e-5, 1, 125)),
+        ("promptbert-sup", "bert", (512, 5e-5, 3, 125)),
+        ("promptbert-sup", "roberta", (512, 5e-5, 3, 125)),
+        ("optiprompt", "bert", (256, 3e-5, 5, 1000)),
+        ("simcse-unsup", "bert", (64, 3e-5, 1, 250)),
+        ("simcse-unsup", "roberta", (512, 1e-5, 1, 250)),
+        ("simcse-sup", "bert", (512, 5e-5, 3, 250)),
+        ("prompteol", "roberta", (256, 5e-4, 1, 50)),  # PromptEOL's train_llm.sh
+    ],
+)
+def test_presets_are_the_papers(preset: str, kind: str, published: tuple[float, ...]) -> None:
+    settings = resolve_settings(preset, kind, {})
+    assert (settings.batch_size, settings.learning_rate, settings.epochs, settings.validate_every) == published
     assert settings.temperature == 0.05
-    allowed = {*(BERT_TEMPLATES if key[1] == "bert" else ROBERTA_TEMPLATES), TEMPLATES["prompteol"]}
+    allowed = {*(BERT_TEMPLATES if kind == "bert" else ROBERTA_TEMPLATES), TEMPLATES["prompteol"]}
     assert set(settings.templates) <= allowed
     assert Settings(**settings.to_dict()) == settings
     assert Settings(**{**settings.to_dict(), "templates": iter(settings.templates)}) == settings
@@ -149,9 +149,5 @@ def test_the_prediction_transform_is_the_checkpoint_s_own(
     expected = model.get_submodule(norm)(torch.nn.functional.gelu(model.get_submodule(transform)(vectors)))
     torch.testing.assert_close(head(vectors), expected)
     assert head.origin == "taken from the checkpoint"
-    first, second = (
-        projection_heads["prediction-transform"](32, model.config, torch.Generator().manual_seed(0), folder)
-        for folder in ("", str(tmp_path / "nothing"))
-    )
-    assert "no prediction head" in second.origin
-    assert torch.equal(first.dense.weight, second.dense.weight)
+    without = projection_heads["prediction-transform"](32, model.config, torch.Generator(), str(tmp_path / "nothing"))
+    assert "no prediction head" in without.origin

@@ -22,9 +22,10 @@ from sentence_transformers import (
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
 )
-from training_helpers import SMALL, TEXTS, training_record
+from training_helpers import SMALL, TEXTS
 
 from essent import Encoder, verify
+from essent._core.folders.files import read_json
 from essent.errors import (
     DataError,
     EssentError,
@@ -34,13 +35,13 @@ from essent.errors import (
     TrainingError,
     UnsupportedRecipeError,
 )
-from essent.tasks.pairs import PairTask
 from essent.training.device import on_device
 from essent.training.examples import as_examples
 from essent.training.loss import make_collator, make_loss
 from essent.training.run import train, warn
 from essent.training.settings import resolve_settings
 from families import Folders
+from selection_samples import TASK
 
 
 def same(first: Path, second: Path) -> bool:
@@ -52,10 +53,10 @@ STEPS = {**SMALL, "max_steps": 6, "validate_every": 2}  # four batches an epoch
 
 
 @pytest.fixture(scope="module")
-def whole(bert: Path, dev: PairTask, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Six steps over two epochs without a break; every second one is validated."""
     output = tmp_path_factory.mktemp("whole")
-    train(bert, TEXTS, output=output, validate=dev, **STEPS)
+    train(bert, TEXTS, output=output, validate=TASK, **STEPS)
     return output
 
 
@@ -67,21 +68,21 @@ def run(whole: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def again(bert: Path, dev: PairTask, tmp_path: Path) -> Train:
+def again(bert: Path, tmp_path: Path) -> Train:
     """The same training, in the folder of the copy."""
-    return partial(train, bert, TEXTS, output=tmp_path / "run", validate=dev, **STEPS)
+    return partial(train, bert, TEXTS, output=tmp_path / "run", validate=TASK, **STEPS)
 
 
-def test_best_checkpoint_loads(whole: Path, bert: Path, dev: PairTask) -> None:
-    run, encoder = training_record(whole), Encoder(str(whole))
+def test_best_checkpoint_loads(whole: Path, bert: Path) -> None:
+    run, encoder = read_json(whole / "training.json"), Encoder(str(whole))
     scores = {row["step"]: row["eval_spearman"] for row in run["history"] if "eval_spearman" in row}
     assert sorted(scores) == [0, 2, 4, 6]
     assert run["best_score"] == max(score for step, score in scores.items() if step)
     assert same(whole, whole / "checkpoints" / f"checkpoint-{run['best_step']}")
     assert encoder.recipe.template == 'This sentence of "{text}" means [MASK] .'
     before = Encoder(bert, encoder.recipe)
-    assert run["before"] == pytest.approx(dev.run(before).main_score)
-    assert dev.run(encoder).main_score == pytest.approx(run["best_score"])
+    assert run["before"] == pytest.approx(TASK.run(before).main_score)
+    assert TASK.run(encoder).main_score == pytest.approx(run["best_score"])
     assert not np.allclose(encoder.encode(TEXTS[:2]), before.encode(TEXTS[:2]))
     assert set(verify(str(whole)).differences) == {"essent", "sentence-transformers"}
 
@@ -95,7 +96,7 @@ def test_a_moved_run_is_resumed(whole: Path, run: Path, again: Train) -> None:
         state.write_text(state.read_text("utf-8").replace(str(whole), "/gone"), "utf-8")
     again(resume=True)
     assert same(run, whole)
-    histories = [training_record(folder)["history"] for folder in (run, whole)]
+    histories = [read_json(folder / "training.json")["history"] for folder in (run, whole)]
     scored = [[row for row in history if "eval_spearman" in row] for history in histories]
     assert scored[0] == scored[1]  # nothing was trained or validated again
     (run / "checkpoints" / "checkpoint-6" / "trainer_state.json").write_text('{"epoch": 1.5, "best')
@@ -104,13 +105,13 @@ def test_a_moved_run_is_resumed(whole: Path, run: Path, again: Train) -> None:
 
 
 def test_another_model_or_a_changed_checkpoint_is_not_resumed(
-    run: Path, bert: Path, dev: PairTask, again: Train, monkeypatch: pytest.MonkeyPatch
+    run: Path, bert: Path, again: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed = SentenceTransformer(str(bert), device="cpu")
     with torch.no_grad():
         next(changed.parameters())[0, 0] += 1
     with pytest.raises(DataError, match=r"model was '.*' and is '"):
-        train(changed, TEXTS, output=run, resume=True, validate=dev, **STEPS)
+        train(changed, TEXTS, output=run, resume=True, validate=TASK, **STEPS)
     monkeypatch.setattr("essent._core.folders.files.SMALL", 0)
     optimizer = run / "checkpoints" / "checkpoint-6" / "optimizer.pt"
     content = bytearray(optimizer.read_bytes())
@@ -137,15 +138,15 @@ def test_output_folder_refusals(bert: Path, tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.slow
-def test_the_best_checkpoint_s_own_bias(bert: Path, dev: PairTask, tmp_path: Path) -> None:
+def test_the_best_checkpoint_s_own_bias(bert: Path, tmp_path: Path) -> None:
     """The template's vectors that the last validation kept are not those of the checkpoint that is taken back."""
     triplets = list(zip(TEXTS, TEXTS[1:], TEXTS[2:], strict=False))
     for seed in range(6):  # which step is best hangs on rounding and the number of threads: one run must have it early
         output = tmp_path / str(seed)
-        encoder = train(bert, triplets, "promptbert-sup", output=output, validate=dev, **STEPS, seed=seed)
-        if training_record(output)["best_step"] < 6:
+        encoder = train(bert, triplets, "promptbert-sup", output=output, validate=TASK, **STEPS, seed=seed)
+        if read_json(output / "training.json")["best_step"] < 6:
             break
-    assert training_record(output)["best_step"] < 6
+    assert read_json(output / "training.json")["best_step"] < 6
     assert verify(str(output)).passed
     np.testing.assert_allclose(Encoder(str(output)).encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
 
@@ -198,7 +199,7 @@ def test_a_run_is_extended_and_never_shortened(again: Train, tmp_path: Path) -> 
     expected = ("the run starts at step 0", "all 1 steps are done", "after step 1 of 2", "after step 2 of 6")
     for line, words in zip(notes, expected, strict=True):
         assert words in line
-    run = training_record(tmp_path / "run")
+    run = read_json(tmp_path / "run" / "training.json")
     assert (run["steps"], run["settings"]["epochs"]) == (6, 1.5)
     assert [row["step"] for row in run["history"] if "eval_spearman" in row] == [*range(7)]
     rates = {row["step"]: row["learning_rate"] for row in run["history"] if "learning_rate" in row}
@@ -251,7 +252,7 @@ def test_loss_in_a_plain_trainer(bert: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nonfinite_loss(bert: Path, tmp_path: Path, dev: PairTask) -> None:
+def test_nonfinite_loss(bert: Path, tmp_path: Path) -> None:
     settings = {**SMALL, "max_steps": 4, "validate_every": 1}
     shell = SentenceTransformer(str(bert), device="cpu")
     with torch.no_grad():
@@ -259,7 +260,7 @@ def test_nonfinite_loss(bert: Path, tmp_path: Path, dev: PairTask) -> None:
     with pytest.raises(TrainingError, match=r"The loss of step 1 is nan.* no checkpoint yet.*learning rate"):
         train(shell, TEXTS, output=tmp_path / "nan", **settings)
     with pytest.raises(TrainingError, match=r"Validation at step 0 failed: The vector of .* is not finite"):
-        train(shell, TEXTS, output=tmp_path / "validated", validate=dev, **settings)
+        train(shell, TEXTS, output=tmp_path / "validated", validate=TASK, **settings)
     with pytest.raises(TrainingError, match=r"(The loss of step|After step) \d.*1e\+30"):
         train(bert, TEXTS, output=tmp_path / "steep", **{**settings, "learning_rate": 1e30})
     assert not list((tmp_path / "steep" / "checkpoints").glob("checkpoint-[2-9]"))
@@ -281,7 +282,7 @@ def test_a_full_disk(again: Train, tmp_path: Path) -> None:
         assert not checkpoint.with_name("checkpoint-4").exists()
     assert same(checkpoint, tmp_path / "good")
     again(max_steps=4, resume=True)
-    assert training_record(tmp_path / "run")["steps"] == 4
+    assert read_json(tmp_path / "run" / "training.json")["steps"] == 4
 
 
 @pytest.mark.parametrize(
