@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -129,11 +130,10 @@ def test_a_run_killed_after_any_batch_has_the_same_bytes(
 ) -> None:
     """In the middle of a portion, in the teacher's second template, and among the single tokens."""
     monkeypatch.setattr(sums, "PORTION", 8)
-    plan = Plan(Recipe.parse("template=T0+T1"), backbone)
-    is_held_out = np.arange(len(CORPUS)) % 5 == 0
+    plan, is_held_out = Plan(Recipe.parse("template=T0+T1"), backbone), np.arange(len(CORPUS)) % 5 == 0
     settings: dict[str, Any] = {"layers": [3], "unseen": "alone", "batch_size": 1, "every": 0.0}
-    expected = contents(average_contexts(backbone, CORPUS, plan, is_held_out, **settings))
-    states, passes, limit = backbone.states, [0], [0]
+    run = partial(average_contexts, backbone, CORPUS, plan, is_held_out, **settings)
+    states, passes, limit = backbone.states, [0], [10**6]
 
     def counted(*arguments: Any) -> Any:
         passes[0] += 1
@@ -142,18 +142,16 @@ def test_a_run_killed_after_any_batch_has_the_same_bytes(
         return states(*arguments)
 
     monkeypatch.setattr(backbone, "states", counted)
-    limit[0] = 10**6
-    average_contexts(backbone, CORPUS, plan, is_held_out, **settings)
-    total = passes[0]
+    expected, total = contents(run()), passes[0]
     assert total > 30
     for limit[0] in (2, total // 2, total - 1):
         path, passes[0] = tmp_path / f"{limit[0]}", 0
         with pytest.raises(KeyboardInterrupt):
-            average_contexts(backbone, CORPUS, plan, is_held_out, state=path, **settings)
+            run(state=path)
         done, limit[0], passes[0] = limit[0], 10**6, 0
-        resumed = average_contexts(backbone, CORPUS, plan, is_held_out, state=path, **settings)
+        resumed = contents(run(state=path))
         assert passes[0] == total - done
-        for array, whole in zip(contents(resumed), expected, strict=True):
+        for array, whole in zip(resumed, expected, strict=True):
             np.testing.assert_array_equal(array, whole)
 
 
