@@ -30,11 +30,10 @@ def test_named_spaces() -> None:
     recipes = texts(SPACES["layers"])
     assert recipes[:8] == ["static", *(f"layers={n}" for n in range(6)), "mean"]
     assert {"layers=0+3", "first-last", "last2", "layers-1-2-L", "layers-0-1-2-L"} <= set(recipes)
-    assert len(recipes) == len(set(recipes))
     full, skipped = SPACES["full"].expand(BERT)
     assert (len(full), len(set(full)), skipped) == (2416, 2416, 0)
     chains = {recipe.shaping for recipe in [*full, *SPACES["shaping"].expand(BERT)[0]]}
-    assert all(chain[-1] == "normalize" for chain in chains if chain)
+    assert {chain[-1] for chain in chains if chain} == {"normalize"}
     assert ("whiten:64", "normalize") in chains
 
 
@@ -46,19 +45,15 @@ def test_every_named_space_runs_on_a_decoder(name: str) -> None:
     assert (skipped > 0) == (name in ("full", "decoder", "auto"))  # those with templates that need [MASK]
 
 
-def test_the_automatic_space_depends_on_the_model() -> None:
+def test_automatic_spaces_and_reference_recipes_depend_on_the_model() -> None:
     assert texts(SPACES["auto"]) == texts(SPACES["full"])
     recipes = texts(SPACES["auto"], DECODER)
     assert recipes == texts(SPACES["decoder"], DECODER)
-    prompts = {"prompteol", "about | centre | normalize", "pretended-cot", "template=one-word layers=L-2 weights=last"}
-    assert prompts <= set(recipes)
+    assert {"prompteol", "about | centre | normalize", "template=one-word layers=L-2 weights=last"} <= set(recipes)
     with_mask = texts(SPACES["auto"], replace(DECODER, mask=True))
     assert {"about-mask", "template=T4 weights=mask | centre | normalize"} <= set(with_mask)
-
-
-def test_the_reference_recipes_of_a_decoder_include_prompts() -> None:
     plain, prompted = set(texts(REFERENCE)), set(texts(REFERENCE, DECODER))
-    assert {"mean", "first-last", "weights=idf", "mean | centre | normalize"} <= plain & prompted
+    assert {"mean", "weights=idf", "mean | centre | normalize"} <= plain & prompted
     assert {"about | whiten | normalize", "template=one-word layers=L-2 weights=position"} <= prompted - plain
     assert not any(recipe.template for recipe in REFERENCE.expand(BERT)[0])
 
@@ -69,9 +64,7 @@ def test_decoders_are_recognized_before_weights_are_read(family: str, folder_of:
 
 
 def test_a_bidirectional_decoder_is_an_encoder(folder_of: Folders) -> None:
-    config = AutoConfig.from_pretrained(folder_of("gemma3_text"))
-    assert is_causal(config)
-    config.use_bidirectional_attention = True
+    config = AutoConfig.from_pretrained(folder_of("gemma3_text"), use_bidirectional_attention=True)
     assert not is_causal(config)
 
 
@@ -105,12 +98,11 @@ def test_a_file_of_grids_recipes_and_a_grammar(tmp_path: Path) -> None:
 """,
         "utf-8",
     )
-    space = find_space(path)
-    recipes = texts(space)
+    recipes = texts(find_space(path))
     assert len(recipes) == 2 + 8 + 4
     assert recipes[:2] == ["first-last | whiten", "ditto:1-2"]
     assert 'template="\\"{text}\\" is [MASK] ." weights=mask' in recipes
-    assert space.name == "mine"
+    assert find_space(path).name == "mine"
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,21 @@
-"""The criterion for clusters and classes: its measures against plain loops, planted topics, searches by use."""
+"""The criterion for clusters and classes: its measures against their formulas, planted topics, searches by use."""
 
 from __future__ import annotations
 
-import itertools
 import math
+from collections import Counter
+from collections.abc import Iterable
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import entropy
 from sentence_transformers import SentenceTransformer
 from sklearn.cluster import KMeans
+from sklearn.metrics import mutual_info_score
+from sklearn.metrics.pairwise import cosine_similarity
 from test_label_free import topic_texts
 
 from essent.errors import InputError
@@ -20,7 +25,6 @@ from essent.selection.space import Space
 from essent.selection.topics import MEASURES, NEIGHBOURS, TOPICS, Topics
 
 TEXTS = topic_texts(80)
-ROWS = [{"text": text, "label": str(number // 20)} for number, text in enumerate(TEXTS)]
 TWO = Space(named=("mean", "cls"))
 
 
@@ -29,15 +33,13 @@ def criterion() -> Topics:
     return Topics.of(TEXTS, seed=0)
 
 
-def vectors_of(criterion: Topics, seed: int = 0, noise: float = 1.0) -> list[np.ndarray]:
+def vectors_of(criterion: Topics, noise: float = 1.0) -> list[np.ndarray]:
     """Vectors of the texts, first and second halves: the mean of a random vector per word, and noise."""
-    rng = np.random.default_rng(seed)
-    texts = [TEXTS[row] for row in criterion.rows]
-    names = [texts, *(list(side) for side in zip(*criterion.halves, strict=True))]
+    rng = np.random.default_rng(0)
     table = {word: rng.normal(size=8) for text in TEXTS for word in words(text)}
     return [
         np.array([np.mean([table[word] for word in words(text)], axis=0) + noise * rng.normal(size=8) for text in side])
-        for side in names
+        for side in ([TEXTS[row] for row in criterion.rows], *zip(*criterion.halves, strict=True))
     ]
 
 
@@ -45,62 +47,59 @@ def words(text: str) -> list[str]:
     return text.lower().replace(".", "").split()
 
 
-def nearest(vector: np.ndarray, matrix: np.ndarray, excluded: int) -> set[int]:
-    cosines = matrix @ vector / np.linalg.norm(matrix, axis=1) / np.linalg.norm(vector)
-    return set([row for row in np.argsort(-cosines).tolist() if row != excluded][:NEIGHBOURS])
+def nearest(vectors: np.ndarray, matrix: np.ndarray, excluded: Iterable[int]) -> list[set[int]]:
+    order = np.argsort(-cosine_similarity(vectors, matrix), axis=1)
+    return [set(rows[rows != row][:NEIGHBOURS].tolist()) for rows, row in zip(order, excluded, strict=True)]
 
 
-def test_measures_are_those_of_plain_loops(criterion: Topics) -> None:
+def test_measures_are_their_formulas(criterion: Topics) -> None:
     vectors, first, second = vectors_of(criterion)
     measured = dict(zip(MEASURES, criterion.measure(vectors, first, second), strict=True))
     texts, count = [set(words(TEXTS[row])) for row in criterion.rows], len(criterion.rows)
-    frequency = {word: sum(word in text for text in texts) for word in set().union(*texts)}
-    vocabulary = [word for word, number in frequency.items() if 2 <= number <= 0.1 * count]
-    near = [nearest(vector, vectors, row) for row, vector in enumerate(vectors)]
-    near_half = [nearest(vector, vectors, row) for row, vector in zip(criterion.whole, first, strict=True)]
+    frequency = Counter(chain.from_iterable(texts))
+    vocabulary = {word for word, number in frequency.items() if 2 <= number <= 0.1 * count}
+    near = nearest(vectors, vectors, range(count))
+    near_half = nearest(first, vectors, criterion.whole)
 
     information = []
     for clusters in module.CLUSTER_COUNTS:
         centred = vectors - vectors.mean(axis=0)
         matrix = (centred / np.abs(centred).max()).astype(np.float32)
         labels = KMeans(clusters, n_init=1, random_state=0).fit(matrix).labels_
-        share = [np.mean(labels == cluster) for cluster in range(clusters)]
-        total = 0.0
-        for word, cluster, occurs in itertools.product(vocabulary, range(clusters), (True, False)):
-            has = np.array([(word in text) == occurs for text in texts])
-            joint = np.mean(has & (labels == cluster))
-            total += joint * math.log(joint / (has.mean() * share[cluster])) if joint else 0.0
-        information.append(total / -sum(part * math.log(part) for part in share))
-    expected = {"words_of_clusters": np.mean(information)}
-    same = np.mean(
-        [labels[row] == labels[neighbour] for row, neighbours in enumerate(near) for neighbour in neighbours]
-    )
-    expected["modularity"] = same - sum(part**2 for part in share)
-    shared = [len(half & near[row]) / NEIGHBOURS for half, row in zip(near_half, criterion.whole, strict=True)]
-    expected["neighbours_of_half"] = np.mean(shared)
-
-    units = [matrix / np.linalg.norm(matrix, axis=1, keepdims=True) for matrix in (first, second)]
-    cosines = units[0] @ units[1].T
-    own = np.diag(cosines)
-    unrelated = np.array([cosines[i, j] for i in range(len(own)) for j in range(len(own)) if i != j])
-    distance = (own.mean() - unrelated.mean()) / math.sqrt((own.var() + unrelated.var()) / 2)
-    assert measured.pop("halves") == pytest.approx(distance, rel=1e-4)
+        share = np.bincount(labels) / count
+        shared = [mutual_info_score([word in text for text in texts], labels) for word in vocabulary]
+        information.append(sum(shared) / entropy(share))
+    same = np.mean([labels[row] == labels[neighbour] for row in range(count) for neighbour in near[row]])
 
     predicted = []
     for (half, rest), neighbours in zip(criterion.halves, near_half, strict=True):
-        new = [word for word in set(words(rest)) - set(words(half)) if word in vocabulary]
-        weights = [math.log(count / frequency[word]) for word in new]
-        hits = [any(word in texts[row] for row in neighbours) for word in new]
-        if sum(weights):
-            predicted.append(sum(weight for weight, hit in zip(weights, hits, strict=True) if hit) / sum(weights))
-    expected["words_of_other_half"] = np.mean(predicted)
-    expected["words_of_neighbours"] = np.mean([criterion.lexical[row, list(rows)] for row, rows in enumerate(near)])
-    assert measured == pytest.approx(expected, rel=1e-5)
+        new = (set(words(rest)) - set(words(half))) & vocabulary
+        weights = {word: math.log(count / frequency[word]) for word in new}
+        hits = [weight for word, weight in weights.items() if any(word in texts[row] for row in neighbours)]
+        if weights:
+            predicted.append(sum(hits) / sum(weights.values()))
+
+    cosines = cosine_similarity(first, second)
+    own, unrelated = np.diag(cosines), cosines[~np.eye(len(cosines), dtype=bool)]
+    distance = (own.mean() - unrelated.mean()) / math.sqrt((own.var() + unrelated.var()) / 2)
+    assert measured.pop("halves") == pytest.approx(distance, rel=1e-4)
+    assert measured == pytest.approx(
+        {
+            "words_of_clusters": np.mean(information),
+            "modularity": same - sum(share**2),
+            "neighbours_of_half": np.mean(
+                [len(half & near[row]) / NEIGHBOURS for half, row in zip(near_half, criterion.whole, strict=True)]
+            ),
+            "words_of_other_half": np.mean(predicted),
+            "words_of_neighbours": np.mean([criterion.lexical[row, list(rows)] for row, rows in enumerate(near)]),
+        },
+        rel=1e-5,
+    )
     assert criterion.lexical.diagonal() == pytest.approx(np.ones(count), abs=1e-5)
 
 
 def test_less_noise_has_a_higher_score_and_equal_vectors_have_none(criterion: Topics) -> None:
-    measures = [criterion.measure(*vectors_of(criterion, noise=noise)) for noise in (0.0, 2.0, 30.0)]
+    measures = [criterion.measure(*vectors_of(criterion, noise)) for noise in (0.0, 2.0, 30.0)]
     halves = np.ones((len(criterion.halves), 3))
     undefined = criterion.measure(np.ones((len(TEXTS), 3)), halves, halves)
     assert np.isnan(undefined).all()
@@ -143,8 +142,7 @@ def test_a_baseline_is_retained_unless_the_leader_leads(
     shell: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     space = Space(named=("cls", "first-last | centre | normalize"))
-    settings = {"use": "clusters", "baselines": ("mean",), "work": tmp_path / "work"}  # computed once
-    run = partial(search, shell, TEXTS, space, **settings)
+    run = partial(search, shell, TEXTS, space, use="clusters", baselines=("mean",), work=tmp_path / "work")
     board = run()
     scores = {str(trial.recipe): trial.scores[TOPICS] for trial in board.trials}
     assert list(scores.values()) == sorted(scores.values(), reverse=True)
@@ -159,7 +157,8 @@ def test_a_baseline_is_retained_unless_the_leader_leads(
 
 @pytest.mark.slow
 def test_labels_and_topics_side_by_side(shell: SentenceTransformer) -> None:
-    board = search(shell, ROWS, TWO, use="similarity", criterion=["accuracy", TOPICS], baselines=("mean",))
+    rows = [{"text": text, "label": str(number // 20)} for number, text in enumerate(TEXTS)]
+    board = search(shell, rows, TWO, use="similarity", criterion=["accuracy", TOPICS], baselines=("mean",))
     assert any("measure classes, not similarity. The labels decide" in note for note in board.notes)
     unlabelled = search(shell, TEXTS, TWO, criterion=TOPICS, baselines=("mean",))
     assert unlabelled.verdict.startswith("Measured for groups of texts without labels, by topics, ")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from essent.selection.evaluation import Bench
 from essent.static.gather import average_contexts
 from families import CORPUS
 from samples import TEXTS
+from selection_samples import Shells
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +38,8 @@ def folder(contexts: Contexts, tmp_path: Path) -> Path:
 
 def averages(contexts: Contexts, layer: int, model: SentenceTransformer) -> np.ndarray:
     """Mean of the rows of a text's tokens, special ones included; float64."""
-    ids = [model.tokenizer(text)["input_ids"] for text in TEXTS]
-    return np.array([contexts.table(layer).astype(np.float64)[token_ids].mean(axis=0) for token_ids in ids])
+    table = contexts.table(layer).astype(np.float64)
+    return np.array([table[ids].mean(axis=0) for ids in model.tokenizer(TEXTS)["input_ids"]])
 
 
 def test_avg_is_the_mean_of_the_rows_and_mixes_with_layers(
@@ -111,7 +111,7 @@ def test_malformed_sources(source: str, reason: str) -> None:
         Recipe(layers=source)
 
 
-def test_mismatched_folders(folder: Path, tmp_path: Path, shell_of: Callable[[str], SentenceTransformer]) -> None:
+def test_mismatched_folders(folder: Path, tmp_path: Path, shell_of: Shells) -> None:
     with pytest.raises(RecipeError, match=r"has no contexts.json"):
         Encoder(shell_of("bert"), f"layers=avg:{tmp_path}/nowhere")
     with pytest.raises(RecipeError, match=r"Layer 7 was not averaged\. Averaged layers: 0, 1, 2, 3"):

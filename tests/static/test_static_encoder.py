@@ -7,9 +7,9 @@ import json
 import pickle
 import shutil
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ from essent.static.distillation import encoder_of
 from families import build_tokenizer
 from odd_texts import ODD
 from samples import LONG, TEXTS
-from static_models import save_model2vec, static_model, table_of
+from static_models import static_model, table_of
 
 EVERY = [*TEXTS, LONG, *ODD, "unknown ☃ sign", "☃", TEXTS[0], TEXTS[3]]
 KNOWN = [text for text in EVERY if text.isprintable()]  # sentence-transformers reads no lone surrogates
@@ -79,16 +79,12 @@ def test_static_embeddings_of_sentence_transformers(kind: str, unit: bool, side:
 
 @pytest.mark.parametrize("dtype", ["float16", "int8"])
 def test_folders_of_distill(dtype: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
-    tokenizer = Encoder(static_model(wordpiece)).module.backbone.tokenizer
-    encoder_of(table_of(wordpiece), tokenizer, dtype).save(str(tmp_path))
+    encoder_of(table_of(wordpiece), build_tokenizer("wordpiece"), dtype).save(str(tmp_path))
     light = assert_same(tmp_path)
     assert repr(light) == f"StaticEncoder({wordpiece.get_vocab_size()} rows of {dtype}, dimensions=12, normalized)"
 
 
-@pytest.mark.parametrize(
-    "recipe",
-    ["static weights=idf*remove | normalize", "static | whiten:4 | centre"],
-)
+@pytest.mark.parametrize("recipe", ["static weights=idf*remove | normalize", "static | whiten:4 | centre"])
 def test_recipes_fold_into_a_table(recipe: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
     """Also what they make of a text without tokens, which is no mean of rows."""
     Encoder(static_model(wordpiece), recipe).fit([text for text in EVERY if text]).save(str(tmp_path))
@@ -98,34 +94,31 @@ def test_recipes_fold_into_a_table(recipe: str, wordpiece: Tokenizer, tmp_path: 
     assert nothing.any() == ("centre" in recipe)
 
 
-@pytest.mark.parametrize("kind", ["float32", "int8"])
-def test_folders_of_model2vec(kind: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
-    """A token's vector is embeddings[mapping[id]]·weights[id], unknown tokens count in no mean; in float64."""
+@pytest.mark.parametrize(("kind", "unit"), [("float32", False), ("int8", True)])
+def test_folders_of_model2vec(kind: str, unit: bool, wordpiece: Tokenizer, tmp_path: Path) -> None:
+    """A token's vector is embeddings[mapping[id]]·weights[id], unknown tokens count in no mean; in float64.
+
+    Its 8 bits have no scale: model2vec takes the steps as numbers.
+    """
     size, generator = wordpiece.get_vocab_size(), np.random.default_rng(3)
     rows = (generator.standard_normal((7, 9)) * 9).astype(kind)
     mapping, weights = generator.integers(0, 7, size), generator.random(size).astype(np.float32)
-    arrays = {"embeddings": rows, "mapping": mapping, "weights": weights}
-    light = assert_same(save_model2vec(tmp_path / "potion", wordpiece, arrays, normalize=True))
-    assert light.table.rows.dtype == kind
-    table = rows.astype(float)[mapping] * weights[:, None]
-    unknown = wordpiece.token_to_id(unknown_token(wordpiece))
-    for text in TEXTS:
-        ids = [i for i in wordpiece.encode(text, add_special_tokens=False).ids if i != unknown]
-        mean = table[ids].mean(axis=0) if ids else np.zeros(9)
-        np.testing.assert_allclose(light.encode(text), mean / max(np.linalg.norm(mean), 1e-30), atol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "int8"])
-def test_folders_saved_by_model2vec(dtype: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
-    """Its 8 bits have no scale: model2vec takes the steps as numbers, and Encoder does not load them."""
-    table = (table_of(wordpiece) * 20).astype(dtype)
     model = pytest.importorskip("model2vec").StaticModel(
-        table, wordpiece, {"model_type": "model2vec"}, normalize=dtype != "float32"
+        rows, wordpiece, {"model_type": "model2vec"}, normalize=unit, weights=weights, token_mapping=mapping
     )
     model.save_pretrained(tmp_path)
     (tmp_path / "modules.json").unlink()  # with it sentence-transformers reads the folder, and counts unknown tokens
-    texts = [text for text in EVERY if text.isascii()]
-    np.testing.assert_allclose(StaticEncoder.load(tmp_path).encode(texts), model.encode(texts), atol=1e-5, rtol=1e-5)
+    light = assert_same(tmp_path)
+    assert light.table.rows.dtype == kind
+    table = rows.astype(float)[mapping] * weights[:, None]
+    unknown = wordpiece.token_to_id(unknown_token(wordpiece))
+    for text in filter(str.isascii, EVERY):
+        ids = [i for i in wordpiece.encode(text, add_special_tokens=False).ids if i != unknown]
+        expected = table[ids].mean(axis=0) if ids else np.zeros(9)
+        if unit:
+            expected /= max(np.linalg.norm(expected), 1e-30)
+        for encoder in (light, model):
+            np.testing.assert_allclose(encoder.encode(text), expected, atol=1e-6, rtol=1e-6)
 
 
 def test_word_vectors(tmp_path: Path) -> None:
@@ -137,16 +130,13 @@ def test_word_vectors(tmp_path: Path) -> None:
     assert not light.encode("nowhere").any()
 
 
-def configure(folder: Path, **settings: object) -> None:
-    path = folder / "config_sentence_transformers.json"
-    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | settings), "utf-8")
-
-
 @pytest.mark.parametrize("similarity", [None, "cosine", "dot", "euclidean", "manhattan"])
 def test_it_answers_as_sentence_transformers_does(similarity: str | None, folder: Path) -> None:
     """The same methods and arguments on the same folder; arrays where sentence-transformers gives tensors."""
     prompts = {"prompts": {"query": "how : ", "document": None}, "default_prompt_name": "query"}
-    configure(folder, similarity_fn_name=similarity, truncate_dim=7, **prompts)
+    path = folder / "config_sentence_transformers.json"
+    settings = {"similarity_fn_name": similarity, "truncate_dim": 7, **prompts}
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | settings), "utf-8")
     light, stock = StaticEncoder.load(folder), SentenceTransformer(str(folder), device="cpu")
     for name in ("prompts", "default_prompt_name", "similarity_fn_name"):
         assert getattr(light, name) == getattr(stock, name)
@@ -160,7 +150,6 @@ def test_it_answers_as_sentence_transformers_does(similarity: str | None, folder
         ("encode_query", {"prompt_name": "document"}),
         ("encode", {"truncate_dim": 99, "normalize_embeddings": True}),
         ("encode", {"truncate_dim": 3, "normalize_embeddings": True, "batch_size": 2}),
-        ("encode", {"prompt_name": "query", "convert_to_numpy": True, "convert_to_tensor": False}),
     ):
         for texts in (KNOWN, KNOWN[0], []):
             actual, expected = (getattr(model, method)(texts, **settings) for model in (light, stock))
@@ -208,9 +197,8 @@ def test_portions_and_sums_without_scipy_have_the_same_bits(
 
 
 def test_threads_and_copies_share_no_mutable_state(folder: Path) -> None:
-    light = StaticEncoder.load(folder)
+    light, fresh = StaticEncoder.load(folder), StaticEncoder.load(folder)
     expected = light.encode(EVERY)
-    fresh = StaticEncoder.load(folder)
     with ThreadPoolExecutor(8) as pool:
         for vectors in pool.map(fresh.encode, [EVERY] * 32):
             np.testing.assert_array_equal(vectors, expected)
@@ -221,29 +209,17 @@ def test_threads_and_copies_share_no_mutable_state(folder: Path) -> None:
 # -- bad input --------------------------------------------------------------------------------------------------------
 
 
-def test_texts_are_checked(folder: Path) -> None:
-    light = StaticEncoder.load(str(folder))
-    assert light.encode([]).shape == Encoder(folder).encode([]).shape == (0,)  # as SentenceTransformer has it
-    assert light.encode(("dogs",)).shape == (1, 12)
-    assert not light.encode(["", "  "]).any()
-    with pytest.raises(InputError, match="Text 1 is float"):
-        light.encode(["dogs", float("nan")])  # type: ignore[list-item]
-    with pytest.raises(InputError, match="output_value='token_embeddings': a StaticEncoder computes only"):
-        light.encode(["dogs"], output_value="token_embeddings")
-
-
 def test_unsupported_models_are_refused(wordpiece: Tokenizer, bert: Path, tmp_path: Path) -> None:
     tokenizer = build_tokenizer("wordpiece")
     words = [WordEmbeddings(tokenizer, table_of(wordpiece)), Pooling(12, "mean")]
-    models = {
-        "WordEmbeddings and Pooling": SentenceTransformer(modules=words, device="cpu"),
-        "StaticEmbedding and Dense": static_model(wordpiece, Dense(12, 5)),
-        "RecipeModule": Encoder(static_model(wordpiece), "static weights=tfidf | quantile").fit(TEXTS),
-    }
-    for number, (kinds, model) in enumerate(models.items()):
-        model.save(str(tmp_path / str(number)))
+    for kinds, model in (
+        ("WordEmbeddings and Pooling", SentenceTransformer(modules=words, device="cpu")),
+        ("StaticEmbedding and Dense", static_model(wordpiece, Dense(12, 5))),
+        ("RecipeModule", Encoder(static_model(wordpiece), "static weights=tfidf | quantile").fit(TEXTS)),
+    ):
+        model.save(str(tmp_path / kinds))
         with pytest.raises(ModelError, match=rf"is a model of {kinds}\. .* Load other models with essent\.Encoder"):
-            StaticEncoder.load(tmp_path / str(number))
+            StaticEncoder.load(tmp_path / kinds)
     with pytest.raises(ModelError, match=r"not a static encoder: it has no modules\.json, and its config\.json"):
         StaticEncoder.load(bert)
     with pytest.raises(ModelError, match=r"No such folder: '.*nowhere'"):
@@ -253,56 +229,39 @@ def test_unsupported_models_are_refused(wordpiece: Tokenizer, bert: Path, tmp_pa
         StaticEncoder.load(tmp_path / "tokens")
 
 
-def _write(name: str, text: str) -> Callable[[Path], object]:
-    return lambda folder: next(folder.rglob(name)).write_text(text, "utf-8")
-
-
-def _store(**arrays: np.ndarray) -> Callable[[Path], object]:
-    return lambda folder: save_file(arrays, next(folder.rglob("model.safetensors")))
-
-
-def _empty_text_vector(vector: np.ndarray) -> Callable[[Path], object]:
-    def store(folder: Path) -> None:
-        (folder / "essent").mkdir()
-        save_file({"empty": vector}, folder / "essent" / "state.safetensors")
-
-    return store
-
-
 ROWS = 300  # at least as many as the tests' tokenizer has ids
 TABLE = np.ones((ROWS, 3), np.float32)
-BROKEN = {
-    "no file": (lambda folder: next(folder.rglob("model.safetensors")).unlink(), r"without model\.safetensors in"),
-    "no tokenizer": (lambda folder: next(folder.rglob("tokenizer.json")).unlink(), "Cannot read the tokenizer"),
-    "cut off": (_write("model.safetensors", "abc"), r"Cannot read .*model\.safetensors without torch"),
-    "modules": (_write("modules.json", "[{"), r"modules\.json is damaged: it is not JSON"),
-    "names": (_write("modules.json", '["a"]'), r"modules\.json is damaged: it must list objects"),
-    "dimensions": (
-        _write("config_sentence_transformers.json", '{"truncate_dim": 0}'),
-        "'truncate_dim' must be a whole number above 0",
-    ),
-    "other arrays": (_store(matrix=TABLE), "no table of token vectors, named embedding.weight or embeddings"),
-    "a vector": (_store(embeddings=TABLE[0]), r"shape \(V,D\), got \(3,\)"),
-    "weights by rows": (_store(embeddings=TABLE, weights=TABLE), r"weights must have the shape \(V,\), got \(300, 3\)"),
-    "few rows": (_store(embeddings=TABLE[:5]), "ids up to [0-9]+, but the table only 5 rows"),
-    "few entries": (_store(embeddings=TABLE, mapping=np.arange(5)), "ids up to [0-9]+, .* 5 entries of mapping"),
-    "no such row": (_store(embeddings=TABLE[:9], mapping=np.arange(ROWS)), "contains rows 0 to 299: must be 0 to 8"),
-    "NaN": (_store(**{"embedding.weight": np.where(np.arange(ROWS)[:, None] == 4, np.nan, TABLE)}), "first in row 4"),
-    "shape of the empty text": (
-        _empty_text_vector(np.ones((1, 12), np.float32)),
-        r"must be \(12,\) floats like the others, got \(1, 12\) float32",
-    ),
-    "NaN of the empty text": (
-        _empty_text_vector(np.full(12, np.nan, np.float32)),
-        "text without tokens contains NaN or infinite values",
-    ),
-}
+WEIGHTS, STATE = "model.safetensors", "essent/state.safetensors"
 
 
-@pytest.mark.parametrize("case", BROKEN)
-def test_damaged_folders_are_refused(case: str, folder: Path) -> None:
-    damage, message = BROKEN[case]
-    damage(folder)
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (WEIGHTS, None, r"without model\.safetensors in"),
+        ("tokenizer.json", None, "Cannot read the tokenizer"),
+        (WEIGHTS, "abc", r"Cannot read .*model\.safetensors without torch"),
+        ("modules.json", "[{", r"modules\.json is damaged: it is not JSON"),
+        ("config_sentence_transformers.json", '{"truncate_dim": 0}', "'truncate_dim' must be a whole number above 0"),
+        (WEIGHTS, {"matrix": TABLE}, "no table of token vectors, named embedding.weight or embeddings"),
+        (WEIGHTS, {"embeddings": TABLE[0]}, r"shape \(V,D\), got \(3,\)"),
+        (WEIGHTS, {"embeddings": TABLE, "weights": TABLE}, r"weights must have the shape \(V,\), got \(300, 3\)"),
+        (WEIGHTS, {"embeddings": TABLE[:5]}, "ids up to [0-9]+, but the table only 5 rows"),
+        (WEIGHTS, {"embeddings": TABLE, "mapping": np.arange(5)}, "ids up to [0-9]+, .* 5 entries of mapping"),
+        (WEIGHTS, {"embeddings": TABLE[:9], "mapping": np.arange(ROWS)}, "contains rows 0 to 299: must be 0 to 8"),
+        (WEIGHTS, {"embedding.weight": np.where(np.arange(ROWS)[:, None] == 4, np.nan, TABLE)}, "first in row 4"),
+        (STATE, {"empty": TABLE[:1]}, r"must be \(12,\) floats like the others, got \(1, 3\) float32"),
+        (STATE, {"empty": np.full(12, np.nan)}, "text without tokens contains NaN or infinite values"),
+    ],
+)
+def test_damaged_folders_are_refused(name: str, content: Any, message: str, folder: Path) -> None:
+    path = next(folder.rglob(name), folder / name)
+    if isinstance(content, dict):
+        path.parent.mkdir(exist_ok=True)
+        save_file(content, path)
+    elif content:
+        path.write_text(content, "utf-8")
+    else:
+        path.unlink()
     with pytest.raises(ModelError, match=message):
         StaticEncoder.load(folder)
 

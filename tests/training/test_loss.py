@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,40 +9,30 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from train_reference import Slow, loss_of
+from training_helpers import TEXTS
 
 from essent import Encoder
 from essent.recipe.named import TEMPLATES as PROMPT_TEXTS
 from essent.training.loss import ContrastiveLoss, ViewCollator, info_nce, make_collator, make_loss
 from essent.training.parameters import projection_heads
 from essent.training.settings import BERT_TEMPLATES, OBJECTIVES, ROBERTA_TEMPLATES, Settings
+from families import Folders
 
-TEXTS = ["A man is playing a large flute", "Two dogs run.", "dogs", "The moon is far from the earth"]
 TRIPLETS = [
     ("A man is playing a flute.", "A man plays", "A man is cooking."),
     ("Two dogs run.", "Animals run through the field.", "Dogs sleep"),
     ("She drinks coffee", "She drinks it every morning.", "She likes tea."),
 ]
 PROMPTS = (PROMPT_TEXTS["prompteol"], PROMPT_TEXTS["about"])  # for decoders
-TEMPLATES = {"bert": BERT_TEMPLATES, "roberta": ROBERTA_TEMPLATES, "llama": PROMPTS, "gpt2": PROMPTS}
-CASES = [
-    ("bert", "simcse", "none", 1),
-    ("roberta", "simcse", "dense-tanh", 2),
-    ("roberta", "same-template", "none", 1),
-    ("bert", "different-templates", "dense-tanh", 3),
-    ("bert", "different-templates-denoised", "dense-tanh", 1),
-    ("bert", "same-template-denoised", "prediction-transform", 3),
-    ("llama", "same-template", "none", 3),
-    ("gpt2", "different-templates", "dense-tanh", 1),
-]
 
 
 def build(
-    folder: Path, objective: str, head: str, columns: int, family: str = "bert"
+    folder: Path, objective: str, head: str, columns: int, templates: tuple[str, ...] = BERT_TEMPLATES
 ) -> tuple[ContrastiveLoss, ViewCollator]:
     """A loss on a model of its own, dropout off."""
-    templates = TEMPLATES[family][: OBJECTIVES[objective].templates]
-    recipe = ("prompteol" if TEMPLATES[family] is PROMPTS else "prompt") if templates else "cls"
-    settings = Settings(objective, templates, recipe, projection_head=head, seed=0)
+    views = templates[: OBJECTIVES[objective].templates]
+    recipe = ("prompteol" if templates is PROMPTS else "prompt") if views else "cls"
+    settings = Settings(objective, views, recipe, projection_head=head, seed=0)
     encoder = Encoder(SentenceTransformer(str(folder), device="cpu"), "mean")
     loss = make_loss(encoder, settings, columns)
     return loss.eval(), make_collator(encoder, loss)
@@ -58,33 +47,37 @@ def features_of(collator: ViewCollator, rows: list[Any]) -> list[dict[str, torch
     ]
 
 
-def reference(
-    slow: Slow, objective: str, rows: list[Any], view_columns: Any, head: Any, templates: Any
-) -> torch.Tensor:
-    """The same from the equations, sentence by sentence."""
-    row = OBJECTIVES[objective]
+@pytest.mark.parametrize(
+    ("family", "templates", "objective", "head", "columns"),
+    [
+        ("bert", BERT_TEMPLATES, "simcse", "none", 1),
+        ("roberta", ROBERTA_TEMPLATES, "simcse", "dense-tanh", 2),
+        ("roberta", ROBERTA_TEMPLATES, "same-template", "none", 1),
+        ("bert", BERT_TEMPLATES, "different-templates", "dense-tanh", 3),
+        ("bert", BERT_TEMPLATES, "different-templates-denoised", "dense-tanh", 1),
+        ("bert", BERT_TEMPLATES, "same-template-denoised", "prediction-transform", 3),
+        ("llama", PROMPTS, "same-template", "none", 3),
+        ("gpt2", PROMPTS, "different-templates", "dense-tanh", 1),
+    ],
+)
+def test_loss_and_gradients(
+    family: str, templates: tuple[str, ...], objective: str, head: str, columns: int, folder_of: Folders
+) -> None:
+    loss, collator = build(folder_of(family), objective, head, columns, templates)
+    rows = [row[:columns] for row in TRIPLETS]
+    slow, row = Slow(folder_of(family)), OBJECTIVES[objective]
+    exact_head = projection_heads[head](32, slow.model.config, torch.Generator().manual_seed(0), "").double()
 
     def vector(text: str, view: int) -> torch.Tensor:
         if not row.templates:
-            return head(slow.first_token(text))
-        h = (slow.last if templates is PROMPTS else slow.prompted)(text, templates[view])
+            return exact_head(slow.first_token(text))
+        h = slow.prompted(text, templates[view])
         if not row.denoised:
-            return head(h)
+            return exact_head(h)
         bias = slow.bias(text, templates[view])
-        return head(h) - head(bias) if head.before_denoising else head(h - bias)
+        return exact_head(h) - exact_head(bias) if exact_head.before_denoising else exact_head(h - bias)
 
-    return loss_of(*[[vector(example[column], view) for example in rows] for column, view in view_columns])
-
-
-@pytest.mark.parametrize(("family", "objective", "head", "columns"), CASES)
-def test_loss_and_gradients(
-    family: str, objective: str, head: str, columns: int, folder_of: Callable[[str], Path]
-) -> None:
-    loss, collator = build(folder_of(family), objective, head, columns, family)
-    rows: list[Any] = [(text,) for text in TEXTS] if columns == 1 else [row[:columns] for row in TRIPLETS]
-    slow = Slow(folder_of(family))
-    exact_head = projection_heads[head](32, slow.model.config, torch.Generator().manual_seed(0), "").double()
-    expected = reference(slow, objective, rows, loss.column_views, exact_head, TEMPLATES[family])
+    expected = loss_of(*[[vector(texts[column], view) for texts in rows] for column, view in loss.column_views])
     expected.backward()
     theirs = dict(slow.model.named_parameters()) | {f"head.{k}": v for k, v in exact_head.named_parameters()}
     largest = max(float(weight.grad.abs().max()) for weight in theirs.values() if weight.grad is not None)
@@ -102,27 +95,18 @@ def test_loss_and_gradients(
             assert float((weight.grad.double() - exact).abs().max()) / largest < tolerance, name
 
 
-def test_the_bias_is_computed_once_a_length_and_view(bert: Path) -> None:
+def test_the_bias_is_computed_once_a_length(bert: Path) -> None:
+    """With dropout, texts of one length have one bias."""
     loss, collator = build(bert, "same-template-denoised", "none", 3)
-    shapes: list[tuple[int, int]] = []
-    run = loss.model.module.backbone.states
-
-    def counted(tokens: Any, *arguments: Any) -> Any:
-        shapes.append(tuple(tokens.ids.shape))
-        return run(tokens, *arguments)
-
-    loss.model.module.backbone.states = counted
-    rows = [("one two three", "one", "two three"), ("one two", "two", "three one two"), ("two", "one", "one")]
-    features = features_of(collator, rows)
-    loss(features)
-    frame = loss.plans[0].frame
-    lengths = {int(n) - len(frame) for part in features for n in part["attention_mask"].sum(dim=1)}
-    assert shapes[3:] == [(len(lengths), len(frame))]  # after the three columns
+    features = features_of(collator, [("one two three", "one", "two three"), ("one two", "two", "three one two")])
+    lengths = torch.cat([part["attention_mask"].sum(dim=1) for part in features])
+    biases = torch.cat(loss.train()._biases(features, [0, 0, 0]))
+    assert len(biases.unique(dim=0)) == len(lengths.unique()) < len(lengths)
 
 
 def test_dropout_makes_the_views_differ(bert: Path) -> None:
     loss, collator = build(bert, "simcse", "none", 1)
-    features = features_of(collator, [(text,) for text in TEXTS])
+    features = features_of(collator, [(text,) for text in TEXTS[:4]])
     first, second = loss.embed(features)
     assert torch.equal(first, second)
     loss.train()
@@ -136,7 +120,7 @@ def test_dropout_of_attention_alone_where_its_diagonal_is_read(bert: Path) -> No
     for name, part in encoder.module.backbone.model.named_modules():
         if isinstance(part, torch.nn.Dropout):
             part.p = 0.5 if name.endswith("attention.self.dropout") else 0.0
-    features = encoder.preprocess(TEXTS)
+    features = encoder.preprocess(TEXTS[:4])
     for dropped in (True, False):
         encoder.train(dropped)
         first, second = (encoder(dict(features))["sentence_embedding"] for _ in range(2))

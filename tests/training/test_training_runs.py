@@ -6,8 +6,8 @@ import _thread
 import resource
 import shutil
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,30 +22,41 @@ from sentence_transformers import (
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
 )
-from training_helpers import SMALL, TEXTS, training_record
+from training_helpers import SMALL, TEXTS, TRIPLETS
 
 from essent import Encoder, verify
-from essent.errors import DataError, EssentError, InputError, RecipeError, TrainingError, UnsupportedRecipeError
-from essent.tasks.pairs import PairTask
+from essent._core.folders.files import read_json
+from essent.errors import (
+    DataError,
+    EssentError,
+    InputError,
+    MissingDependencyError,
+    RecipeError,
+    TrainingError,
+    UnsupportedRecipeError,
+)
 from essent.training.device import on_device
 from essent.training.examples import as_examples
 from essent.training.loss import make_collator, make_loss
 from essent.training.run import train, warn
 from essent.training.settings import resolve_settings
+from families import Folders
+from selection_samples import TASK
 
 
 def same(first: Path, second: Path) -> bool:
     return (first / "model.safetensors").read_bytes() == (second / "model.safetensors").read_bytes()
 
 
+Train = Callable[..., Encoder]
 STEPS = {**SMALL, "max_steps": 6, "validate_every": 2}  # four batches an epoch
 
 
 @pytest.fixture(scope="module")
-def whole(folder_of: Callable[[str], Path], dev: PairTask, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Six steps over two epochs without a break; every second one is validated."""
     output = tmp_path_factory.mktemp("whole")
-    train(folder_of("bert"), TEXTS, output=output, validate=dev, **STEPS)
+    train(bert, TEXTS, output=output, validate=TASK, **STEPS)
     return output
 
 
@@ -57,46 +68,52 @@ def run(whole: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def again(bert: Path, dev: PairTask, tmp_path: Path) -> Callable[..., Encoder]:
+def again(bert: Path, tmp_path: Path) -> Train:
     """The same training, in the folder of the copy."""
-    return partial(train, bert, TEXTS, output=tmp_path / "run", validate=dev, **STEPS)
+    return partial(train, bert, TEXTS, output=tmp_path / "run", validate=TASK, **STEPS)
 
 
-def test_best_checkpoint_loads(whole: Path, bert: Path, dev: PairTask) -> None:
-    run, encoder = training_record(whole), Encoder(str(whole))
+def test_best_checkpoint_loads(whole: Path, bert: Path) -> None:
+    run, encoder = read_json(whole / "training.json"), Encoder(str(whole))
     scores = {row["step"]: row["eval_spearman"] for row in run["history"] if "eval_spearman" in row}
     assert sorted(scores) == [0, 2, 4, 6]
     assert run["best_score"] == max(score for step, score in scores.items() if step)
     assert same(whole, whole / "checkpoints" / f"checkpoint-{run['best_step']}")
     assert encoder.recipe.template == 'This sentence of "{text}" means [MASK] .'
     before = Encoder(bert, encoder.recipe)
-    assert run["before"] == pytest.approx(dev.run(before).main_score)
-    assert dev.run(encoder).main_score == pytest.approx(run["best_score"])
+    assert run["before"] == pytest.approx(TASK.run(before).main_score)
+    assert TASK.run(encoder).main_score == pytest.approx(run["best_score"])
     assert not np.allclose(encoder.encode(TEXTS[:2]), before.encode(TEXTS[:2]))
     assert set(verify(str(whole)).differences) == {"essent", "sentence-transformers"}
 
 
-def test_resumed_after_a_stop_in_the_second_epoch(
-    whole: Path, run: Path, bert: Path, dev: PairTask, again: Callable[..., Encoder]
-) -> None:
-    """Checkpoint 4 ends the first epoch and 6 the run; a half-written one is passed over."""
+def test_a_moved_run_is_resumed(whole: Path, run: Path, again: Train) -> None:
+    """The state names the best checkpoint by its path, which is not there any more.
+
+    Checkpoint 4 ends the first epoch and 6 the run; a half-written one is passed over.
+    """
+    for state in (run / "checkpoints").glob("*/trainer_state.json"):
+        state.write_text(state.read_text("utf-8").replace(str(whole), "/gone"), "utf-8")
+    again(resume=True)
+    assert same(run, whole)
+    resumed, scored = (
+        [row for row in read_json(folder / "training.json")["history"] if "eval_spearman" in row]
+        for folder in (run, whole)
+    )
+    assert resumed == scored  # nothing was trained or validated again
     (run / "checkpoints" / "checkpoint-6" / "trainer_state.json").write_text('{"epoch": 1.5, "best')
     again(resume=True)
     assert same(run / "checkpoints" / "checkpoint-6", whole / "checkpoints" / "checkpoint-6")
-    with pytest.raises(DataError, match=r"learning_rate was 0\.001 and is 0\.01"):
-        again(resume=True, learning_rate=1e-2)
-    with pytest.raises(DataError, match=r"resume=True\) resumes it"):
-        again()
+
+
+def test_another_model_or_a_changed_checkpoint_is_not_resumed(
+    run: Path, bert: Path, again: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
     changed = SentenceTransformer(str(bert), device="cpu")
     with torch.no_grad():
         next(changed.parameters())[0, 0] += 1
     with pytest.raises(DataError, match=r"model was '.*' and is '"):
-        train(changed, TEXTS, output=run, resume=True, validate=dev, **STEPS)
-
-
-def test_changed_checkpoint_is_refused(
-    run: Path, again: Callable[..., Encoder], monkeypatch: pytest.MonkeyPatch
-) -> None:
+        train(changed, TEXTS, output=run, resume=True, validate=TASK, **STEPS)
     monkeypatch.setattr("essent._core.folders.files.SMALL", 0)
     optimizer = run / "checkpoints" / "checkpoint-6" / "optimizer.pt"
     content = bytearray(optimizer.read_bytes())
@@ -111,51 +128,31 @@ def test_changed_checkpoint_is_refused(
 def test_output_folder_refusals(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.json").write_text("{}", "utf-8")
-    (tmp_path / "file").touch()
     (tmp_path / "foreign" / "checkpoints" / "checkpoint-5").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    for folder, reason in ((".", "current folder"), ("other", "holds another model"), ("file", "is a file")):
+    for folder, reason in ((".", "current folder"), ("other", "holds another model")):
         with pytest.raises(EssentError, match=reason):
             train(bert, TEXTS, output=folder, **SMALL)
     with pytest.raises(DataError, match="was not written by essent"):
         train(bert, TEXTS, output="foreign", force=True, **SMALL)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "foreign", "other"]
-
-
-def test_resume_in_a_moved_folder(whole: Path, run: Path, again: Callable[..., Encoder]) -> None:
-    """The state names the best checkpoint by its path, which is not there any more."""
-    for state in (run / "checkpoints").glob("*/trainer_state.json"):
-        state.write_text(state.read_text("utf-8").replace(str(whole), "/gone"), "utf-8")
-    again(resume=True)
-    assert same(run, whole)
-    histories = [training_record(folder)["history"] for folder in (run, whole)]
-    scored = [[row for row in history if "eval_spearman" in row] for history in histories]
-    assert scored[0] == scored[1]  # nothing was trained or validated again
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["foreign", "other"]
 
 
 @pytest.mark.slow
-def test_the_best_checkpoint_s_own_bias(bert: Path, dev: PairTask, tmp_path: Path) -> None:
+def test_the_best_checkpoint_s_own_bias(bert: Path, tmp_path: Path) -> None:
     """The template's vectors that the last validation kept are not those of the checkpoint that is taken back."""
-    triplets = list(zip(TEXTS, TEXTS[1:], TEXTS[2:], strict=False))
     for seed in range(6):  # which step is best hangs on rounding and the number of threads: one run must have it early
         output = tmp_path / str(seed)
-        encoder = train(bert, triplets, "promptbert-sup", output=output, validate=dev, **STEPS, seed=seed)
-        if training_record(output)["best_step"] < 6:
+        encoder = train(bert, TRIPLETS, "promptbert-sup", output=output, validate=TASK, **STEPS, seed=seed)
+        best_step = read_json(output / "training.json")["best_step"]
+        if best_step < 6:
             break
-    assert training_record(output)["best_step"] < 6
+    assert best_step < 6
     assert verify(str(output)).passed
     np.testing.assert_allclose(Encoder(str(output)).encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
 
 
-@pytest.mark.slow
-def test_a_loaded_model_in_half_precision(bert: Path, tmp_path: Path) -> None:
-    shell = SentenceTransformer(str(bert), device="cpu").half()
-    train(shell, TEXTS, output=tmp_path, max_steps=1, **SMALL)
-    assert {weight.dtype for weight in load_file(tmp_path / "model.safetensors").values()} == {torch.float32}
-    assert {weight.dtype for weight in shell.parameters()} == {torch.float16}
-
-
-def test_a_model_without_dropout_is_logged(folder_of: Callable[[str], Path], caplog: pytest.LogCaptureFixture) -> None:
+def test_a_model_without_dropout_is_logged(folder_of: Folders, caplog: pytest.LogCaptureFixture) -> None:
     encoder = Encoder(str(folder_of("gpt2")), "mean")
     settings = resolve_settings("simcse-unsup", "roberta", {"recipe": "last-token"})
     warn(encoder, settings, as_examples(TEXTS))
@@ -169,7 +166,7 @@ def test_a_model_without_dropout_is_logged(folder_of: Callable[[str], Path], cap
 
 
 def test_ctrl_c_saves_a_checkpoint_and_the_run_goes_on(
-    whole: Path, again: Callable[..., Encoder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole: Path, again: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped in the third step, between two validations; nothing that was learned is lost."""
     from essent.training.trainer import ContrastiveTrainer
@@ -181,10 +178,10 @@ def test_ctrl_c_saves_a_checkpoint_and_the_run_goes_on(
             _thread.interrupt_main(signal.SIGINT)
         return plain(self, *arguments)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(ContrastiveTrainer, "training_step", training_step)
-        with pytest.raises(KeyboardInterrupt, match=r"Stopped after step 3 of 6\. .*checkpoint-3\. .* --resume"):
-            again()
+    monkeypatch.setattr(ContrastiveTrainer, "training_step", training_step)
+    with pytest.raises(KeyboardInterrupt, match=r"Stopped after step 3 of 6\. .*checkpoint-3\. .* --resume"):
+        again()
+    monkeypatch.undo()
     assert signal.getsignal(signal.SIGINT) is before
     assert not (tmp_path / "run" / "training.json").exists()
     again(resume=True)
@@ -192,7 +189,7 @@ def test_ctrl_c_saves_a_checkpoint_and_the_run_goes_on(
 
 
 @pytest.mark.slow
-def test_a_run_is_extended_and_never_shortened(again: Callable[..., Encoder], tmp_path: Path) -> None:
+def test_a_run_is_extended_and_never_shortened(again: Train, tmp_path: Path) -> None:
     """The optimizer of a finished run has come to the learning rate 0; the next step learns all the same."""
     notes: list[str] = []
     extend = partial(again, resume=True, note=notes.append, validate_every=1)
@@ -203,7 +200,7 @@ def test_a_run_is_extended_and_never_shortened(again: Callable[..., Encoder], tm
     expected = ("the run starts at step 0", "all 1 steps are done", "after step 1 of 2", "after step 2 of 6")
     for line, words in zip(notes, expected, strict=True):
         assert words in line
-    run = training_record(tmp_path / "run")
+    run = read_json(tmp_path / "run" / "training.json")
     assert (run["steps"], run["settings"]["epochs"]) == (6, 1.5)
     assert [row["step"] for row in run["history"] if "eval_spearman" in row] == [*range(7)]
     rates = {row["step"]: row["learning_rate"] for row in run["history"] if "learning_rate" in row}
@@ -212,38 +209,28 @@ def test_a_run_is_extended_and_never_shortened(again: Callable[..., Encoder], tm
         extend(max_steps=3)
 
 
-BFLOAT16 = {"objective": "same-template", "projection_head": "none", "precision": "bfloat16"}
-
-
 @pytest.mark.parametrize(
     ("preset", "changes", "recipe"),
     [
         ("promptbert-sup", {}, "L-bias"),
-        pytest.param("simcse-sup", {"recipe": "mean"}, "mean", marks=pytest.mark.slow),
-        ("promptbert-unsup", BFLOAT16, "weights=mask"),
+        (
+            "promptbert-unsup",
+            {"objective": "same-template", "projection_head": "none", "precision": "bfloat16"},
+            "weights=mask",
+        ),
     ],
 )
-def test_presets(preset: str, changes: dict[str, Any], recipe: str, bert: Path, tmp_path: Path) -> None:
-    data = list(zip(TEXTS, TEXTS[1:], TEXTS[2:], strict=False)) if preset.endswith("-sup") else TEXTS
-    shell = SentenceTransformer(str(bert), device="cpu")
+def test_presets_on_a_loaded_model_in_half_precision(
+    preset: str, changes: dict[str, Any], recipe: str, bert: Path, tmp_path: Path
+) -> None:
+    shell = SentenceTransformer(str(bert), device="cpu").half()
     before = {name: weight.clone() for name, weight in shell.state_dict().items()}
-    encoder = train(shell, data, preset, output=tmp_path, max_steps=2, **SMALL, **changes)
+    encoder = train(shell, TRIPLETS, preset, output=tmp_path, max_steps=2, **SMALL, **changes)
     assert all(torch.equal(before[name], weight) for name, weight in shell.state_dict().items())
+    assert {weight.dtype for weight in load_file(tmp_path / "model.safetensors").values()} == {torch.float32}
     assert recipe in str(encoder.recipe)
     np.testing.assert_allclose(Encoder(str(tmp_path)).encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
     assert verify(str(tmp_path / "checkpoints" / "checkpoint-2")).differences["essent"] < 1e-6  # exact in bfloat16 too
-
-
-@pytest.mark.slow
-def test_a_whitening_head_is_fitted_once_and_resumed(bert: Path, tmp_path: Path) -> None:
-    settings = {**STEPS, "projection_head": "whiten", "recipe": "mean", "max_steps": 4}
-    train(bert, TEXTS, "simcse-unsup", output=tmp_path / "whole", **settings)
-    head = load_file(tmp_path / "whole" / "checkpoints" / "checkpoint-4" / "projection_head.safetensors")
-    np.testing.assert_allclose(head["centre"].numpy(), Encoder(str(bert), "mean").encode(TEXTS).mean(axis=0), atol=1e-5)
-    shutil.copytree(tmp_path / "whole", tmp_path / "broken")
-    shutil.rmtree(tmp_path / "broken" / "checkpoints" / "checkpoint-4")
-    train(bert, TEXTS, "simcse-unsup", output=tmp_path / "broken", resume=True, **settings)
-    assert same(tmp_path / "whole", tmp_path / "broken")
 
 
 def test_loss_in_a_plain_trainer(bert: Path, tmp_path: Path) -> None:
@@ -264,79 +251,92 @@ def test_loss_in_a_plain_trainer(bert: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nonfinite_loss(bert: Path, tmp_path: Path, dev: PairTask) -> None:
+def test_nonfinite_loss(bert: Path, tmp_path: Path) -> None:
     settings = {**SMALL, "max_steps": 4, "validate_every": 1}
+    shell = SentenceTransformer(str(bert), device="cpu")
+    with torch.no_grad():
+        next(p for n, p in shell.named_parameters() if "layer.2" in n and "output.dense.weight" in n)[0, 0] = torch.nan
     with pytest.raises(TrainingError, match=r"The loss of step 1 is nan.* no checkpoint yet.*learning rate"):
-        train(spoiled(bert), TEXTS, output=tmp_path / "nan", **settings)
+        train(shell, TEXTS, output=tmp_path / "nan", **settings)
+    with pytest.raises(TrainingError, match=r"Validation at step 0 failed: The vector of .* is not finite"):
+        train(shell, TEXTS, output=tmp_path / "validated", validate=TASK, **settings)
     with pytest.raises(TrainingError, match=r"(The loss of step|After step) \d.*1e\+30"):
         train(bert, TEXTS, output=tmp_path / "steep", **{**settings, "learning_rate": 1e30})
     assert not list((tmp_path / "steep" / "checkpoints").glob("checkpoint-[2-9]"))
-    with pytest.raises(TrainingError, match=r"Validation at step 0 failed: The vector of .* is not finite"):
-        train(spoiled(bert), TEXTS, output=tmp_path / "validated", validate=dev, **settings)
-
-
-def spoiled(model: Path) -> SentenceTransformer:
-    """A model with one weight that is no number."""
-    shell = SentenceTransformer(str(model), device="cpu")
-    with torch.no_grad():
-        next(p for n, p in shell.named_parameters() if "layer.2" in n and "output.dense.weight" in n)[0, 0] = torch.nan
-    return shell
-
-
-@contextmanager
-def files_up_to(size: int) -> Iterator[None]:
-    """Writing beyond `size` bytes fails, as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
 
 
 @pytest.mark.slow
-def test_a_full_disk(again: Callable[..., Encoder], tmp_path: Path) -> None:
+def test_a_full_disk(again: Train, tmp_path: Path) -> None:
     checkpoint = tmp_path / "run" / "checkpoints" / "checkpoint-2"
     again(max_steps=2)
     shutil.copytree(checkpoint, tmp_path / "good")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     for size in (20_000, 300_000):  # the model does not fit; the model does and the optimizer does not
-        message = r"Cannot write the checkpoint of step 4.*checkpoint-2\. Free some"
-        with files_up_to(size), pytest.raises(TrainingError, match=message):
-            again(max_steps=4, resume=True)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))  # Python ignores the signal of a longer file
+        try:
+            with pytest.raises(TrainingError, match=r"Cannot write the checkpoint of step 4.*checkpoint-2\. Free some"):
+                again(max_steps=4, resume=True)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         assert not checkpoint.with_name("checkpoint-4").exists()
     assert same(checkpoint, tmp_path / "good")
     again(max_steps=4, resume=True)
-    assert training_record(tmp_path / "run")["steps"] == 4
+    assert read_json(tmp_path / "run" / "training.json")["steps"] == 4
 
 
 @pytest.mark.parametrize(
-    ("data", "settings", "message"),
+    ("data", "message"),
     [
-        (["same", "same", " "], {}, "at least two different texts, got 1"),
-        ("a text", {}, "list of texts, pairs or triplets, got str"),
-        (["a", None], {}, "Example 1 is 'None' .NoneType"),
-        ([("a", "b"), ("a",)], {}, "Example 1 is .*All examples must be texts, or all pairs"),
-        ([("a", "b"), ("a", "")], {}, "Example 1 is .* that are not blank"),
-        ([(), ()], {}, "Example 0 is "),
-        (TEXTS, {"batch_size": 256}, "batch_size=256: must be between 2 and 16"),
-        (TEXTS, {"device": "tpu"}, "device='tpu': must be .*'cpu'"),
+        (["same", "same", " "], "at least two different texts, got 1"),
+        ("a text", "list of texts, pairs or triplets, got str"),
+        (["a", None], "Example 1 is 'None' .NoneType"),
+        ([("a", "b"), ("a",)], "Example 1 is .*All examples must be texts, or all pairs"),
+        ([("a", "b"), ("a", "")], "Example 1 is .* that are not blank"),
+        ([(), ()], "Example 0 is "),
     ],
 )
-def test_refusals(data: Any, settings: dict[str, Any], message: str, bert: Path, tmp_path: Path) -> None:
+def test_refused_data(data: Any, message: str, bert: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
-        train(bert, data, output=tmp_path / "out", **{**SMALL, **settings})
+        train(bert, data, output=tmp_path / "out", **SMALL)
     assert not (tmp_path / "out").exists()
 
 
-def test_refusals_of_the_model(bert: Path, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="its weights need token counts"):
-        train(bert, TEXTS, "simcse-unsup", output=tmp_path / "out", recipe="first-last-tfidf", **SMALL)
-    long = f'"{{text}}" means [MASK]{" and so on" * 120} .'
-    with pytest.raises(UnsupportedRecipeError, match="tokens, and the model reads at most 256, text included"):
-        train(bert, TEXTS, output=tmp_path / "out", objective="same-template", templates=long, **SMALL)
+@pytest.mark.parametrize(
+    ("preset", "changes", "error", "message"),
+    [
+        ("simcse-unsup", {"batch_size": 256}, InputError, "batch_size=256: must be between 2 and 16"),
+        ("simcse-unsup", {"device": "tpu"}, InputError, "device='tpu': must be .*'cpu'"),
+        ("simcse-unsup", {"recipe": "first-last-tfidf"}, RecipeError, "its weights need token counts"),
+        (
+            "promptbert-unsup",
+            {"objective": "same-template", "templates": f'"{{text}}" means [MASK]{" and so on" * 120} .'},
+            UnsupportedRecipeError,
+            "tokens, and the model reads at most 256, text included",
+        ),
+        ("promptbert-unsup", {"lora": 4}, MissingDependencyError, r'pip install "essent\[lora\]"'),
+        ("optiprompt", {"lora": 4}, InputError, "lora=4: the preset 'optiprompt' freezes the model"),
+        ("optiprompt", {"objective": "different-templates"}, InputError, "one at a time, got 2"),
+        ("optiprompt", {"templates": ["{text}[MASK]"]}, UnsupportedRecipeError, "no words"),
+    ],
+)
+def test_refused_settings(
+    preset: str,
+    changes: dict[str, Any],
+    error: type[EssentError],
+    message: str,
+    bert: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(error, match=message):
+        train(bert, TEXTS, preset, output=tmp_path / "out", **{**SMALL, **changes})
     assert not (tmp_path / "out").exists()
+
+
+def test_a_free_template_needs_a_mask_token(folder_of: Folders, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedRecipeError, match="no mask token"):
+        train(folder_of("gpt2"), TEXTS, "optiprompt", output=tmp_path / "out", **SMALL)
 
 
 # -- progress ----------------------------------------------------------------------------------------------------------

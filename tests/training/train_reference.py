@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -27,22 +28,18 @@ class Slow:
         position_ids = torch.tensor([[first + offset for offset in offsets]])
         return self.model(input_ids=torch.tensor([ids]), position_ids=position_ids).last_hidden_state[0]
 
-    def _masked(self, states: torch.Tensor, ids: list[int]) -> torch.Tensor:
-        rows = [states[n] for n, index in enumerate(ids) if index == self.tokenizer.mask_token_id]
-        return sum(rows) / len(rows)
-
     def first_token(self, text: str) -> torch.Tensor:
         return self._states(self.tokenizer(text)["input_ids"])[0]
 
     def prompted(self, text: str, template: str) -> torch.Tensor:
-        """h: the mean of the masks of the filled template."""
-        filled = template.replace("{text}", ended(text)).replace("[MASK]", self.tokenizer.mask_token)
+        """h: the mean of the masks of the filled template; of a decoder's, which has none, the last token."""
+        filled = template.replace("{text}", ended(text)).replace("[MASK]", str(self.tokenizer.mask_token))
         ids = self.tokenizer(filled)["input_ids"]
-        return self._masked(self._states(ids), ids)
+        return self._pooled(self._states(ids), ids)
 
-    def last(self, text: str, template: str) -> torch.Tensor:
-        """The last token of the filled prompt of a decoder."""
-        return self._states(self.tokenizer(template.replace("{text}", ended(text)))["input_ids"])[-1]
+    def _pooled(self, states: torch.Tensor, ids: list[int]) -> torch.Tensor:
+        rows = [states[n] for n, index in enumerate(ids) if index == self.tokenizer.mask_token_id]
+        return sum(rows) / len(rows) if rows else states[-1]
 
     def bias(self, text: str, template: str) -> torch.Tensor:
         """ĥ: the template alone, positions after its slot shifted by the number of the text's tokens."""
@@ -55,27 +52,14 @@ class Slow:
         ids = [self.tokenizer.cls_token_id, *prefix, *suffix, self.tokenizer.sep_token_id]
         head, shift = 1 + len(prefix), len(filled) - len(ids)
         positions = [n if n < head else n + shift for n in range(len(ids))]
-        return self._masked(self._states(ids, positions), ids)
+        return self._pooled(self._states(ids, positions), ids)
 
 
-def cosine(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    dot = sum(a * b for a, b in zip(first, second, strict=True))
-    return dot / (sum(a * a for a in first).sqrt() * sum(b * b for b in second).sqrt())
-
-
-def loss_of(
-    anchors: list[torch.Tensor],
-    positives: list[torch.Tensor],
-    negatives: list[torch.Tensor] | None = None,
-    temperature: float = 0.05,
-) -> torch.Tensor:
+def loss_of(anchors: list[torch.Tensor], positives: list[torch.Tensor], *negatives: list[torch.Tensor]) -> torch.Tensor:
     """Mean over i of −log( e^{cos(a_i,p_i)/τ} / Σ_j (e^{cos(a_i,p_j)/τ} + e^{cos(a_i,n_j)/τ}) )."""
     total = torch.zeros((), dtype=torch.float64)
     for i, anchor in enumerate(anchors):
-        bottom = torch.zeros((), dtype=torch.float64)
-        for j in range(len(anchors)):
-            bottom = bottom + torch.exp(cosine(anchor, positives[j]) / temperature)
-            if negatives is not None:
-                bottom = bottom + torch.exp(cosine(anchor, negatives[j]) / temperature)
-        total = total - torch.log(torch.exp(cosine(anchor, positives[i]) / temperature) / bottom)
+        candidates = [*positives, *chain(*negatives)]
+        exponentials = [torch.exp(torch.cosine_similarity(anchor, other, dim=0) / 0.05) for other in candidates]
+        total = total - torch.log(exponentials[i] / sum(exponentials))
     return total / len(anchors)
