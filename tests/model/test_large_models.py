@@ -176,17 +176,16 @@ def int8() -> Iterator[dict[str, Any]]:
     del AUTO_QUANTIZATION_CONFIG_MAPPING["test-int8"], AUTO_QUANTIZER_MAPPING["test-int8"]
 
 
-@pytest.mark.parametrize("recipe", ["mean", "layers=1"])
-def test_quantized_weights(recipe: str, decoder: Path, int8: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("recipe", "layer"), [("mean", -1), ("layers=1", 1)])
+def test_quantized_weights(recipe: str, layer: int, decoder: Path, int8: dict[str, Any]) -> None:
     encoder, exact = Encoder(decoder, recipe, device="cpu", **int8), Encoder(decoder, recipe, device="cpu")
     layers = [module for module in encoder.modules() if isinstance(module, Int8Linear)]
     assert {layer.weight.dtype for layer in layers} == {torch.int8}
     vectors = encoder.encode(TEXTS)
     plain = AutoModel.from_pretrained(decoder, quantization_config=Int8Config(), dtype=torch.float32)
-    if recipe == "mean":
-        inputs = encoder.tokenizer(TEXTS[0], return_tensors="pt")
-        expected = plain(**inputs).last_hidden_state.mean(dim=1)  # (1,D)
-        np.testing.assert_allclose(vectors[:1], expected.detach(), atol=1e-5)
+    inputs = encoder.tokenizer(TEXTS[0], return_tensors="pt")
+    expected = plain(**inputs, output_hidden_states=True).hidden_states[layer].mean(dim=1)  # (1,D)
+    np.testing.assert_allclose(vectors[:1], expected.detach(), atol=1e-5)
     assert not np.allclose(vectors, exact.encode(TEXTS), atol=1e-5)
     np.testing.assert_allclose(copy.deepcopy(encoder).encode(TEXTS), vectors, atol=1e-6)
     assert digest_of_backbone(encoder.module.backbone) != digest_of_backbone(exact.module.backbone)
