@@ -10,15 +10,14 @@ import math
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import scipy.fft
 import torch
-from sklearn.decomposition import PCA
-from sklearn.preprocessing import QuantileTransformer, StandardScaler
+from sklearn.preprocessing import Normalizer, QuantileTransformer, StandardScaler
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, T5EncoderModel
 
 from essent.recipe.recipe import Recipe
@@ -35,26 +34,19 @@ class Sentence:
     ids: tuple[int, ...]
     content: tuple[bool, ...]
 
-    @property
-    def words(self) -> int:
-        return sum(self.content)
-
 
 @dataclass
 class Counts:
     """Token counts of a corpus, by counting."""
 
-    texts: int = 0
-    document_frequency: Counter = field(default_factory=Counter)
-    count: Counter = field(default_factory=Counter)
+    texts: int
+    count: Counter
+    document_frequency: Counter
 
     @classmethod
     def of(cls, corpus: Sequence[Sequence[int]]) -> Counts:
-        counts = cls(len(corpus))
-        for ids in corpus:
-            counts.count.update(ids)
-            counts.document_frequency.update(set(ids))
-        return counts
+        count = Counter(token for ids in corpus for token in ids)
+        return cls(len(corpus), count, Counter(token for ids in corpus for token in set(ids)))
 
     def idf(self, token: int) -> float:
         """ln(N / df); a token never seen gets the largest, ln N."""
@@ -76,15 +68,13 @@ class Reference:
         self.folder, self.family = folder, family
         self.rows = self.model.get_input_embeddings().weight.detach().numpy()  # (V,D)
         self.last = self.model.config.num_hidden_layers
-        self.mark = {"Ġ": "Ġ", "▁": "▁"}.get(self._mark_of("hello there"), "##")
+        first = self.tokenizer.tokenize(" hello there")[0][0]
+        self.mark = first if first in "Ġ▁" else "##"
         self._states: dict = {}
-
-    def _mark_of(self, text: str) -> str:
-        return self.tokenizer.tokenize(" " + text)[0][0]
 
     # -- text -> tokens ---------------------------------------------------------------------------------------------
 
-    def sentence(self, text: str, template: str | None, leading_space: bool = False, limit: int = 256) -> Sentence:
+    def sentence(self, text: str, template: str | None, leading_space: bool = False) -> Sentence:
         """Tokenise the filled template in one piece; the offsets tell which tokens are the user's words."""
         if template is None:
             before, after = " " * (leading_space and text != ""), ""
@@ -105,17 +95,12 @@ class Reference:
             start < token_stop
             and token_start < stop
             and token_stop > token_start
-            and not (filled[token_start:start] + filled[max(token_start, stop) : token_stop]).strip()  # of the template
             and not (special and template is None)
             for (token_start, token_stop), special in zip(
                 full["offset_mapping"], full["special_tokens_mask"], strict=True
             )
         ]
-        ids = list(full["input_ids"])
-        while len(ids) > limit:  # the text's last words go, never the template
-            last_word = max(n for n in range(len(ids)) if content[n])
-            del ids[last_word], content[last_word]
-        return Sentence(tuple(ids), tuple(content))
+        return Sentence(tuple(full["input_ids"]), tuple(content))
 
     def _repeated(self, text: str, *parts: str) -> Sentence:
         """A text that its template repeats: pieces tokenized apart and joined."""
@@ -132,10 +117,7 @@ class Reference:
         """Hidden states [0 … L], each (T,D), and attentions [0 … L-1], each (heads,T,T)."""
         key = (tuple(ids), tuple(positions) if positions is not None else None)
         if key not in self._states:
-            inputs = {
-                "input_ids": torch.tensor([list(ids)]),
-                "attention_mask": torch.ones(1, len(ids), dtype=torch.long),
-            }
+            inputs = {"input_ids": torch.tensor([list(ids)])}
             if positions is not None:
                 inputs["position_ids"] = torch.tensor([positions]) + FIRST_POSITION.get(self.family, 0)
             with torch.no_grad():
@@ -160,64 +142,60 @@ class Reference:
 
     def token_probabilities(self, ids: Sequence[int], hidden: Sequence[np.ndarray] | None = None) -> np.ndarray:
         """What the head predicts at every token (T,V); `hidden` put in the place of the transformer's last states."""
-        handle = None
-        if hidden is not None:
-            states = torch.tensor(np.array(hidden))[None]
 
-            def replace(_: object, __: object, output: dict) -> dict:
-                output["last_hidden_state"] = states
-                return output
+        def replace(_: object, __: object, output: dict) -> dict:
+            if hidden is not None:
+                output["last_hidden_state"] = torch.tensor(np.array(hidden))[None]
+            return output
 
-            handle = self.masked.base_model.register_forward_hook(replace)
+        handle = self.masked.base_model.register_forward_hook(replace)
         with torch.no_grad():
             logits = self.masked(input_ids=torch.tensor([list(ids)])).logits[0]
-        if handle is not None:
-            handle.remove()
+        handle.remove()
         return torch.softmax(logits, dim=-1).numpy()
 
-    def mean_of_most_probable(self, sentence: Sentence, count: int, denoised: bool) -> list[np.ndarray]:
-        """Σ p(v) W_v / Σ p(v) over the `count` most probable tokens v (PromptBERT, eq. 3), at masks; 0 elsewhere."""
-        hidden = self.source(sentence, "L-bias") if denoised else None
-        probabilities = self.token_probabilities(sentence.ids, hidden)
-        means = [np.zeros(self.rows.shape[1]) for _ in sentence.ids]
-        for n, token in enumerate(sentence.ids):
-            if token != self.tokenizer.mask_token_id:
-                continue
-            best = sorted(range(len(self.rows)), key=lambda v: -probabilities[n][v])[:count]
-            total = sum(probabilities[n][v] for v in best)
-            for v in best:
-                means[n] = means[n] + probabilities[n][v] / total * self.rows[v]
+    def probabilities_of(self, sentence: Sentence, name: str) -> tuple[np.ndarray, int]:
+        """What the head predicts at every token, and how many tokens "topk:K" or "topk:K-bias" reads."""
+        hidden = self.source(sentence, "L-bias") if name.endswith("-bias") else None
+        return self.token_probabilities(sentence.ids, hidden), int(name.removeprefix("topk:").removesuffix("-bias"))
+
+    def mean_of_most_probable(self, sentence: Sentence, name: str) -> list[np.ndarray]:
+        """Σ p(v) W_v / Σ p(v) over the K most probable tokens v (PromptBERT, eq. 3), at masks; 0 elsewhere."""
+        probabilities, count = self.probabilities_of(sentence, name)
+        means = []
+        for token, own in zip(sentence.ids, probabilities, strict=True):
+            best = np.argsort(-own)[:count]
+            mean = sum(own[v] * self.rows[v] for v in best) / own[best].sum()
+            means.append(mean * (token == self.tokenizer.mask_token_id))
         return means
 
     def ranks_surely(self, sentence: Sentence, name: str) -> bool:
         """Whether float32 takes the same most probable tokens: the last one is not as probable as the next."""
-        count = int(name.removeprefix("topk:").removesuffix("-bias"))
-        hidden = self.source(sentence, "L-bias") if name.endswith("-bias") else None
+        probabilities, count = self.probabilities_of(sentence, name)
         masks = np.array(sentence.ids) == self.tokenizer.mask_token_id
-        ranked = -np.sort(-self.token_probabilities(sentence.ids, hidden)[masks])  # (M,V)
+        ranked = -np.sort(-probabilities[masks])  # (M,V)
         return count >= ranked.shape[1] or bool((ranked[:, count - 1] > (1 + 1e-4) * ranked[:, count]).all())
 
     def source(self, sentence: Sentence, name: str) -> list[np.ndarray]:
         """h_n of one source for every token n."""
         ids = sentence.ids
         if name.startswith("topk:"):
-            count = int(name.removeprefix("topk:").removesuffix("-bias"))
-            return self.mean_of_most_probable(sentence, count, name.endswith("-bias"))
+            return self.mean_of_most_probable(sentence, name)
         if name == "static":
             return [self.rows[token] for token in ids]
         if name.startswith("random"):
-            numbers = [int(n) for n in name.partition(":")[2].split(",") if n]
-            dimensions, seed = numbers[0] if numbers else 768, numbers[1] if len(numbers) > 1 else 0
+            dimensions, seed = (768, 0) if name == "random" else map(int, name.removeprefix("random:").split(","))
             table = 0.1 * np.random.default_rng(seed).standard_normal((len(self.rows), dimensions), dtype=np.float32)
             return [table[token].astype(np.float64) for token in ids]
         plain = name.removesuffix("-bias")
-        layer = self.last - int(plain[2:] or 0) if plain.startswith("L-") else self.last if plain == "L" else int(plain)
+        layer = self.last - int(plain[2:] or 0) if plain.startswith("L") else int(plain)
         hidden = list(self.run(ids)[0][layer])
         if not name.endswith("-bias"):
             return hidden
         template = [token for token, mine in zip(ids, sentence.content, strict=True) if not mine]
-        before = sentence.content.index(True) if sentence.words else 0  # nothing is shifted for no words
-        positions = [n if n < before else n + sentence.words for n in range(len(template))]
+        words = sum(sentence.content)
+        before = sentence.content.index(True) if words else 0
+        positions = [n if n < before else n + words for n in range(len(template))]
         bias = list(self.run(template, positions)[0][layer])
         return [h if mine else h - bias.pop(0) for h, mine in zip(hidden, sentence.content, strict=True)]
 
@@ -290,14 +268,11 @@ class Reference:
         """Σ_n ω_n · Σ_k α_k · h_n^(k), before shaping."""
         if not sentence.ids:  # an empty text for a tokenizer without special tokens: one end-of-text token
             sentence = Sentence((self.tokenizer.eos_token_id,), (True,))
-        mixed = [0.0] * len(sentence.ids)
-        for name, alpha in recipe.layers:
-            for n, h in enumerate(self.source(sentence, name)):
-                mixed[n] = mixed[n] + alpha * h
+        mixed = sum(alpha * np.array(self.source(sentence, name)) for name, alpha in recipe.layers)  # (T,D)
         return reduced(mixed, self.token_weights(sentence, recipe.weights, counts), recipe.reduce)
 
 
-def reduced(mixed: Sequence[np.ndarray], weights: Sequence[float], spec: str = "sum") -> np.ndarray:
+def reduced(mixed: np.ndarray | Sequence[np.ndarray], weights: Sequence[float], spec: str = "sum") -> np.ndarray:
     """Tokens to one vector."""
     name, _, argument = spec.partition(":")
     if name == "sum":
@@ -318,16 +293,11 @@ def reduced(mixed: Sequence[np.ndarray], weights: Sequence[float], spec: str = "
 
 def shaped(vectors: np.ndarray, steps: Sequence[str]) -> np.ndarray:
     """The shaping chain by scikit-learn, fitted on the vectors themselves."""
+    fitted = {
+        "zscore": StandardScaler(),
+        "quantile": QuantileTransformer(n_quantiles=min(1000, len(vectors)), output_distribution="uniform"),
+        "normalize": Normalizer(),
+    }
     for step in steps:
-        if step == "zscore":
-            vectors = StandardScaler().fit_transform(vectors)
-        elif step == "quantile":
-            count = min(1000, len(vectors))
-            vectors = QuantileTransformer(n_quantiles=count, output_distribution="uniform").fit_transform(vectors)
-        elif step == "whiten":
-            vectors = PCA(whiten=True, svd_solver="full").fit_transform(vectors)
-        elif step == "normalize":
-            vectors = np.array([v / np.linalg.norm(v) for v in vectors])
-        else:
-            raise AssertionError(f"no reference for | {step}")
+        vectors = fitted[step].fit_transform(vectors)
     return vectors
