@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,7 @@ import transformers
 from torch import nn
 from transformers import AutoModel, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
 from transformers.core_model_loading import ConversionOps
-from transformers.quantizers import HfQuantizer
-from transformers.quantizers.auto import (
-    AUTO_QUANTIZATION_CONFIG_MAPPING,
-    AUTO_QUANTIZER_MAPPING,
-    register_quantization_config,
-    register_quantizer,
-)
+from transformers.quantizers import HfQuantizer, register_quantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from essent import Encoder
@@ -144,6 +137,7 @@ class ToInt8(ConversionOps):
         return converted
 
 
+@register_quantizer("test-int8")
 class Int8Quantizer(HfQuantizer):
     def _process_model_before_weight_loading(self, model: PreTrainedModel, **_: Any) -> None:
         for name, module in list(model.named_modules()):
@@ -160,27 +154,17 @@ class Int8Quantizer(HfQuantizer):
     is_serializable = is_trainable = False
 
 
-class Int8Config(QuantizationConfigMixin):
-    def __init__(self, **_: Any) -> None:
-        self.quant_method = "test-int8"
-
-
-@pytest.fixture
-def int8() -> Iterator[dict[str, Any]]:
-    """Options by which a quantizer of transformers loads weights in int8."""
-    register_quantization_config("test-int8")(Int8Config)
-    register_quantizer("test-int8")(Int8Quantizer)
-    yield {"model_kwargs": {"quantization_config": Int8Config()}}
-    del AUTO_QUANTIZATION_CONFIG_MAPPING["test-int8"], AUTO_QUANTIZER_MAPPING["test-int8"]
+INT8 = QuantizationConfigMixin("test-int8")
 
 
 @pytest.mark.parametrize(("recipe", "layer"), [("mean", -1), ("layers=1", 1)])
-def test_quantized_weights(recipe: str, layer: int, decoder: Path, int8: dict[str, Any]) -> None:
-    encoder, exact = Encoder(decoder, recipe, device="cpu", **int8), Encoder(decoder, recipe, device="cpu")
+def test_quantized_weights(recipe: str, layer: int, decoder: Path) -> None:
+    encoder = Encoder(decoder, recipe, device="cpu", model_kwargs={"quantization_config": INT8})
+    exact = Encoder(decoder, recipe, device="cpu")
     layers = [module for module in encoder.modules() if isinstance(module, Int8Linear)]
     assert {layer.weight.dtype for layer in layers} == {torch.int8}
     vectors = encoder.encode(TEXTS)
-    plain = AutoModel.from_pretrained(decoder, quantization_config=Int8Config(), dtype=torch.float32)
+    plain = AutoModel.from_pretrained(decoder, quantization_config=INT8, dtype=torch.float32)
     inputs = encoder.tokenizer(TEXTS[0], return_tensors="pt")
     expected = plain(**inputs, output_hidden_states=True).hidden_states[layer].mean(dim=1)  # (1,D)
     np.testing.assert_allclose(vectors[:1], expected.detach(), atol=1e-5)
