@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,11 +21,9 @@ from essent.model.attention import SHORT, SHORT_ATTENTION
 from essent.recipe.layers import resolve
 from essent.selection.space import Grid, Space
 from families import Folders
-from reference import Reference
+from reference import Reference, References
 from samples import TEXTS, daily
 from selection_samples import TASK
-
-References = Callable[[str], Reference]
 
 
 @pytest.mark.parametrize(("family", "used"), [("bert", True), ("llama", False), ("mpnet", False)])
@@ -201,7 +198,6 @@ def test_saved_folders_load_in_sentence_transformers(bert: Path, tmp_path: Path)
     [
         *(("bert", f"layers={source}", "k of 1 to 3") for source in ("value:0", "attention:4", "attention:L-3-out")),
         ("mpnet", "layers=value:1", "transformers' mpnet has no attention interface"),
-        ("deberta-v2", "layers=value:1", "transformers' deberta-v2 has no attention interface"),
         ("lfm2", "layers=value:3", "some layers of this model have no attention"),
         ("lfm2", "ditto:2-1", "some layers of this model have no attention"),
     ],

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from transformers import AutoModelForMaskedLM
+from transformers import AutoModel, AutoTokenizer
 
 from essent.encoder.encoder import Encoder
 from essent.errors import ModelError, UnsupportedRecipeError
@@ -20,10 +18,8 @@ from essent.model.mlm_head import MaskedLMHead, load_masked
 from essent.recipe.named import TEMPLATES
 from essent.recipe.recipe import Recipe
 from families import FAMILIES, MASKED, RELATIVE, Folders
-from reference import Reference
+from reference import References
 from samples import TEXTS, daily
-
-References = Callable[[str], Reference]
 
 
 @pytest.mark.parametrize("family", daily(FAMILIES, "bert", "albert", "deberta-v2", "modernbert", "t5", "gpt2", "llama"))
@@ -80,27 +76,21 @@ def test_top_k_beyond_the_vocabulary_is_the_whole_vocabulary(bert: Path, referen
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def headless(bert: Path, tmp_path: Path) -> str:
+def test_a_model_saved_without_its_head_is_refused(bert: Path, folder_of: Folders, tmp_path: Path) -> None:
     """The transformer alone, as sentence encoders are saved."""
-    AutoModelForMaskedLM.from_pretrained(bert).base_model.save_pretrained(tmp_path / "headless")
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(bert / name, tmp_path / "headless" / name)
-    return str(tmp_path / "headless")
-
-
-def test_a_model_saved_without_its_head_is_refused(headless: str, bert: Path, folder_of: Folders) -> None:
+    for part in (AutoModel.from_pretrained(bert), AutoTokenizer.from_pretrained(bert)):
+        part.save_pretrained(tmp_path)
     refused = "it has no masked-LM head: it was saved or loaded without one"
     with pytest.raises(UnsupportedRecipeError, match=refused):
-        Encoder(headless, "prompt-topk")
+        Encoder(tmp_path, "prompt-topk")
     with pytest.raises(UnsupportedRecipeError, match=refused):
         Encoder(SentenceTransformer(str(bert), device="cpu"), "prompt-topk")
-    for source in (headless, str(folder_of("gpt2"))):
+    for source in (tmp_path, folder_of("gpt2")):
         with pytest.raises(ModelError, match="has no masked-LM head"):
             open_model(source, {}, with_mlm_head=True)
-    (Path(headless) / "model.safetensors").unlink()
+    (tmp_path / "model.safetensors").unlink()
     with pytest.raises(UnsupportedRecipeError, match=refused):
-        Encoder(headless, "prompt-topk")
+        Encoder(tmp_path, "prompt-topk")
 
 
 # -- wherever recipes run ----------------------------------------------------------------------------------------------

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoTokenizer
 
 from essent.encoder.encoder import Encoder
 from essent.model.template import make_frame
 from essent.recipe.named import TEMPLATES
 from essent.recipe.tokens import framed_ids
-from families import CORPUS, Folders, build_tokenizer
+from families import CORPUS, Folders
+from reference import References
 from samples import LONG, TEXTS
 
 MORE = {
@@ -24,18 +25,6 @@ MORE = {
     "at the end": "It means [MASK] : {text}",
     "glued": "({text})[MASK]",
 }
-PIECES = build_tokenizer("wordpiece")
-
-
-def filled(tokenizer: PreTrainedTokenizerBase, template: str, text: str) -> list[int]:
-    """Return the ids of the template with the text in its slot, tokenized as a whole, as the papers' code does."""
-    if text and text[-1] not in ".?\"'" and template != TEMPLATES["echo"]:
-        text += "."
-    if '"{text}"' in template and "[MASK]" not in template:  # PromptEOL
-        text = text.replace('"', "'")
-        text = text[:-1] + "." if text.endswith("?") else text
-    template = template.replace("[MASK]", tokenizer.mask_token or "").replace("{tokens}", "{text}")
-    return tokenizer(template.replace("{text}", text))["input_ids"]
 
 
 @pytest.mark.parametrize(
@@ -47,20 +36,23 @@ def filled(tokenizer: PreTrainedTokenizerBase, template: str, text: str) -> list
         *product(["roberta", "albert", "t5"], ["roberta"]),  # spaces around the slot serve every tokenizer
     ],
 )
-def test_ids_match_the_filled_template(family: str, name: str, folder_of: Folders) -> None:
-    tokenizer, template = AutoTokenizer.from_pretrained(folder_of(family)), {**TEMPLATES, **MORE}[name]
+def test_ids_match_the_filled_template(family: str, name: str, reference_of: References) -> None:
+    """As the papers' code has them, which tokenizes the filled template as a whole."""
+    reference, template = reference_of(family), {**TEMPLATES, **MORE}[name]
+    tokenizer = reference.tokenizer
     texts = [*TEXTS, *CORPUS[:8], "a quote'", "wow!", '"quoted"', "“quoted”", "(ok)", "12.5 %", "  apart ", " "]
     texts = [text for text in texts if text.strip() or family == "bert"]
     ids = framed_ids(tokenizer, make_frame(tokenizer, template), texts, None)
-    assert ids == [filled(tokenizer, template, text) for text in texts]
+    assert ids == [list(reference.sentence(text, template).ids) for text in texts]
     alone = framed_ids(tokenizer, make_frame(tokenizer, template.replace("{text}", "{tokens}")), texts, None)
     assert family != "gpt2" or ids != alone  # learned `" ` and `."` from the corpus: tokens cross the border
 
 
-@given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=30).filter(lambda t: "[" not in t))
-def test_any_text_stands_in_its_frame(text: str) -> None:
-    frame = make_frame(PIECES, TEMPLATES["bert"])
-    assert framed_ids(PIECES, frame, [text], None)[0] == filled(PIECES, TEMPLATES["bert"], text)
+@given(text=st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=30).filter(lambda t: "[" not in t))
+def test_any_text_stands_in_its_frame(text: str, reference_of: References) -> None:
+    reference, template = reference_of("bert"), TEMPLATES["bert"]
+    (ids,) = framed_ids(reference.tokenizer, make_frame(reference.tokenizer, template), [text], None)
+    assert ids == list(reference.sentence(text, template).ids)
 
 
 @pytest.mark.parametrize(("family", "side"), [("gpt2", "left"), ("llama", "right")])
@@ -76,8 +68,8 @@ def test_a_text_is_truncated_before_it_is_filled_in(family: str, side: str, fold
 
 
 @pytest.mark.parametrize("family", ["gpt2", "roberta"])
-def test_special_tokens_in_a_text_are_plain_text_in_every_template(family: str, folder_of: Folders) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(folder_of(family))
+def test_special_tokens_in_a_text_are_plain_text_in_every_template(family: str, reference_of: References) -> None:
+    tokenizer = reference_of(family).tokenizer
     frame = make_frame(tokenizer, TEMPLATES["prompteol"])
     special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
     for text in ("a <unk> </s> b", "<s>"):
