@@ -1,4 +1,4 @@
-"""The method, slow and obvious: float64, one text at a time, no padding, loops over tokens.
+"""The method, slow and obvious: float64, one text at a time, no padding.
 
 Written from the equation e(s) = g( Σ_n ω_n · Σ_k α_k · h_n^(k) ) and its conventions, not from essent's code. What it
 shares with essent is plain data: the recipe's values, and the published lists of frequent tokens.
@@ -9,16 +9,15 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import scipy.fft
 import torch
-from sklearn.decomposition import PCA
-from sklearn.preprocessing import QuantileTransformer, StandardScaler
+from sklearn.preprocessing import Normalizer, QuantileTransformer, StandardScaler
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, T5EncoderModel
 
 from essent.recipe.recipe import Recipe
@@ -35,26 +34,19 @@ class Sentence:
     ids: tuple[int, ...]
     content: tuple[bool, ...]
 
-    @property
-    def words(self) -> int:
-        return sum(self.content)
-
 
 @dataclass
 class Counts:
     """Token counts of a corpus, by counting."""
 
-    texts: int = 0
-    document_frequency: Counter = field(default_factory=Counter)
-    count: Counter = field(default_factory=Counter)
+    texts: int
+    count: Counter
+    document_frequency: Counter
 
     @classmethod
     def of(cls, corpus: Sequence[Sequence[int]]) -> Counts:
-        counts = cls(len(corpus))
-        for ids in corpus:
-            counts.count.update(ids)
-            counts.document_frequency.update(set(ids))
-        return counts
+        count = Counter(token for ids in corpus for token in ids)
+        return cls(len(corpus), count, Counter(token for ids in corpus for token in set(ids)))
 
     def idf(self, token: int) -> float:
         """ln(N / df); a token never seen gets the largest, ln N."""
@@ -76,55 +68,36 @@ class Reference:
         self.folder, self.family = folder, family
         self.rows = self.model.get_input_embeddings().weight.detach().numpy()  # (V,D)
         self.last = self.model.config.num_hidden_layers
-        self.mark = {"Ġ": "Ġ", "▁": "▁"}.get(self._mark_of("hello there"), "##")
+        first = self.tokenizer.tokenize(" hello there")[0][0]
+        self.mark = first if first in "Ġ▁" else "##"
         self._states: dict = {}
-
-    def _mark_of(self, text: str) -> str:
-        return self.tokenizer.tokenize(" " + text)[0][0]
 
     # -- text -> tokens ---------------------------------------------------------------------------------------------
 
-    def sentence(self, text: str, template: str | None, leading_space: bool = False, limit: int = 256) -> Sentence:
+    def sentence(self, text: str, template: str | None, leading_space: bool = False) -> Sentence:
         """Tokenise the filled template in one piece; the offsets tell which tokens are the user's words."""
+        is_template = template is not None
         if template is None:
-            before, after = " " * (leading_space and text != ""), ""
-        else:
-            if text and text[-1] not in ".?\"'" and template.count("{tokens}") < 2:
-                text += "."
-            if '"{text}"' in template and "[MASK]" not in template:  # PromptEOL's code
-                text = text.replace('"', "'")
-                text = text[:-1] + "." if text.endswith("?") else text
-            template = template.replace("[MASK]", self.tokenizer.mask_token or "")
-            before, *between, after = template.replace("{tokens}", "{text}").split("{text}")
-            if between:  # Echo: the text twice
-                return self._repeated(text, before, *between, after)
-        filled = before + text + after
+            template = " " * (leading_space and text != "") + "{text}"
+        elif text and text[-1] not in ".?\"'" and template.count("{tokens}") < 2:
+            text += "."
+        if '"{text}"' in template and "[MASK]" not in template:  # PromptEOL's code
+            text = text.replace('"', "'")
+            text = text[:-1] + "." if text.endswith("?") else text
+        template = template.replace("[MASK]", self.tokenizer.mask_token or "")
+        filled, *parts = template.replace("{tokens}", "{text}").split("{text}")
+        spans = []  # of the text, which Echo repeats
+        for part in parts:
+            spans.append((len(filled), len(filled) + len(text)))
+            filled += text + part
         full = self.tokenizer(filled, return_offsets_mapping=True, return_special_tokens_mask=True)
-        start, stop = len(before), len(before) + len(text)
         content = [
-            start < token_stop
-            and token_start < stop
-            and token_stop > token_start
-            and not (filled[token_start:start] + filled[max(token_start, stop) : token_stop]).strip()  # of the template
-            and not (special and template is None)
-            for (token_start, token_stop), special in zip(
-                full["offset_mapping"], full["special_tokens_mask"], strict=True
-            )
+            first < last
+            and any(start < last and first < stop for start, stop in spans)
+            and (is_template or not special)
+            for (first, last), special in zip(full["offset_mapping"], full["special_tokens_mask"], strict=True)
         ]
-        ids = list(full["input_ids"])
-        while len(ids) > limit:  # the text's last words go, never the template
-            last_word = max(n for n in range(len(ids)) if content[n])
-            del ids[last_word], content[last_word]
-        return Sentence(tuple(ids), tuple(content))
-
-    def _repeated(self, text: str, *parts: str) -> Sentence:
-        """A text that its template repeats: pieces tokenized apart and joined."""
-        before, between, after = (self.tokenizer(part, add_special_tokens=False)["input_ids"] for part in parts)
-        words = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        left, right = self.tokenizer("")["input_ids"]  # [CLS], [SEP]
-        ids = (left, *before, *words, *between, *words, *after, right)
-        inside = [(False, before), (True, words), (False, between), (True, words), (False, after)]
-        return Sentence(ids, (False, *(mine for mine, part in inside for _ in part), False))
+        return Sentence(tuple(full["input_ids"]), tuple(content))
 
     # -- tokens -> states -------------------------------------------------------------------------------------------
 
@@ -132,136 +105,117 @@ class Reference:
         """Hidden states [0 … L], each (T,D), and attentions [0 … L-1], each (heads,T,T)."""
         key = (tuple(ids), tuple(positions) if positions is not None else None)
         if key not in self._states:
-            inputs = {
-                "input_ids": torch.tensor([list(ids)]),
-                "attention_mask": torch.ones(1, len(ids), dtype=torch.long),
-            }
+            inputs = {"input_ids": torch.tensor([list(ids)])}
             if positions is not None:
                 inputs["position_ids"] = torch.tensor([positions]) + FIRST_POSITION.get(self.family, 0)
             with torch.no_grad():
                 output = self.model(**inputs, output_hidden_states=True, output_attentions=True)
-            self._states[key] = (
-                [layer[0].numpy() for layer in output.hidden_states],
-                [layer[0].numpy() for layer in output.attentions],
+            self._states[key] = tuple(
+                [layer[0].numpy() for layer in layers] for layers in (output.hidden_states, output.attentions)
             )
         return self._states[key]
 
-    def diagonal(self, ids: Sequence[int], head: str) -> list[float]:
+    def diagonal(self, ids: Sequence[int], head: str) -> np.ndarray:
         """A_nn of head "layer-head", both from 1."""
-        layer, number = (int(part) for part in head.split("-"))
-        _, attentions = self.run(ids)
-        return [float(attentions[layer - 1][number - 1, n, n]) for n in range(len(ids))]
+        layer, number = map(int, head.split("-"))
+        return self.run(ids)[1][layer - 1][number - 1].diagonal()
 
     @cached_property
     def masked(self) -> torch.nn.Module:
         """The masked language model, transformer and head."""
-        kind = AutoModelForMaskedLM
-        return kind.from_pretrained(self.folder, dtype=torch.float64, attn_implementation="eager").eval()
+        return AutoModelForMaskedLM.from_pretrained(self.folder, dtype=torch.float64).eval()
 
-    def token_probabilities(self, ids: Sequence[int], hidden: Sequence[np.ndarray] | None = None) -> np.ndarray:
+    def token_probabilities(self, ids: Sequence[int], hidden: np.ndarray | None = None) -> np.ndarray:
         """What the head predicts at every token (T,V); `hidden` put in the place of the transformer's last states."""
-        handle = None
-        if hidden is not None:
-            states = torch.tensor(np.array(hidden))[None]
 
-            def replace(_: object, __: object, output: dict) -> dict:
-                output["last_hidden_state"] = states
-                return output
+        def replace(_: object, __: object, output: dict) -> dict:
+            if hidden is not None:
+                output["last_hidden_state"] = torch.tensor(hidden)[None]
+            return output
 
-            handle = self.masked.base_model.register_forward_hook(replace)
+        handle = self.masked.base_model.register_forward_hook(replace)
         with torch.no_grad():
             logits = self.masked(input_ids=torch.tensor([list(ids)])).logits[0]
-        if handle is not None:
-            handle.remove()
+        handle.remove()
         return torch.softmax(logits, dim=-1).numpy()
 
-    def mean_of_most_probable(self, sentence: Sentence, count: int, denoised: bool) -> list[np.ndarray]:
-        """Σ p(v) W_v / Σ p(v) over the `count` most probable tokens v (PromptBERT, eq. 3), at masks; 0 elsewhere."""
-        hidden = self.source(sentence, "L-bias") if denoised else None
-        probabilities = self.token_probabilities(sentence.ids, hidden)
-        means = [np.zeros(self.rows.shape[1]) for _ in sentence.ids]
+    def probabilities_of(self, sentence: Sentence, name: str) -> tuple[np.ndarray, int]:
+        """What the head predicts at every token, and how many tokens "topk:K" or "topk:K-bias" reads."""
+        hidden = self.source(sentence, "L-bias") if name.endswith("-bias") else None
+        return self.token_probabilities(sentence.ids, hidden), int(name.removeprefix("topk:").removesuffix("-bias"))
+
+    def mean_of_most_probable(self, sentence: Sentence, name: str) -> np.ndarray:
+        """Σ p(v) W_v / Σ p(v) over the K most probable tokens v (PromptBERT, eq. 3), at masks; 0 elsewhere."""
+        probabilities, count = self.probabilities_of(sentence, name)
+        means = np.zeros((len(sentence.ids), self.rows.shape[1]))
         for n, token in enumerate(sentence.ids):
-            if token != self.tokenizer.mask_token_id:
-                continue
-            best = sorted(range(len(self.rows)), key=lambda v: -probabilities[n][v])[:count]
-            total = sum(probabilities[n][v] for v in best)
-            for v in best:
-                means[n] = means[n] + probabilities[n][v] / total * self.rows[v]
+            if token == self.tokenizer.mask_token_id:
+                best = np.argsort(-probabilities[n])[:count]
+                means[n] = sum(probabilities[n, v] * self.rows[v] for v in best) / probabilities[n, best].sum()
         return means
 
     def ranks_surely(self, sentence: Sentence, name: str) -> bool:
         """Whether float32 takes the same most probable tokens: the last one is not as probable as the next."""
-        count = int(name.removeprefix("topk:").removesuffix("-bias"))
-        hidden = self.source(sentence, "L-bias") if name.endswith("-bias") else None
+        probabilities, count = self.probabilities_of(sentence, name)
         masks = np.array(sentence.ids) == self.tokenizer.mask_token_id
-        ranked = -np.sort(-self.token_probabilities(sentence.ids, hidden)[masks])  # (M,V)
+        ranked = -np.sort(-probabilities[masks])  # (M,V)
         return count >= ranked.shape[1] or bool((ranked[:, count - 1] > (1 + 1e-4) * ranked[:, count]).all())
 
-    def source(self, sentence: Sentence, name: str) -> list[np.ndarray]:
-        """h_n of one source for every token n."""
-        ids = sentence.ids
+    def source(self, sentence: Sentence, name: str) -> np.ndarray:
+        """h_n of one source for every token n, (T,D)."""
+        ids = list(sentence.ids)
         if name.startswith("topk:"):
-            count = int(name.removeprefix("topk:").removesuffix("-bias"))
-            return self.mean_of_most_probable(sentence, count, name.endswith("-bias"))
+            return self.mean_of_most_probable(sentence, name)
         if name == "static":
-            return [self.rows[token] for token in ids]
+            return self.rows[ids]
         if name.startswith("random"):
-            numbers = [int(n) for n in name.partition(":")[2].split(",") if n]
-            dimensions, seed = numbers[0] if numbers else 768, numbers[1] if len(numbers) > 1 else 0
+            dimensions, seed = (768, 0) if name == "random" else map(int, name.removeprefix("random:").split(","))
             table = 0.1 * np.random.default_rng(seed).standard_normal((len(self.rows), dimensions), dtype=np.float32)
-            return [table[token].astype(np.float64) for token in ids]
+            return table[ids].astype(np.float64)
         plain = name.removesuffix("-bias")
-        layer = self.last - int(plain[2:] or 0) if plain.startswith("L-") else self.last if plain == "L" else int(plain)
-        hidden = list(self.run(ids)[0][layer])
-        if not name.endswith("-bias"):
-            return hidden
-        template = [token for token, mine in zip(ids, sentence.content, strict=True) if not mine]
-        before = sentence.content.index(True) if sentence.words else 0  # nothing is shifted for no words
-        positions = [n if n < before else n + sentence.words for n in range(len(template))]
-        bias = list(self.run(template, positions)[0][layer])
-        return [h if mine else h - bias.pop(0) for h, mine in zip(hidden, sentence.content, strict=True)]
+        layer = self.last - int(plain[2:] or 0) if plain.startswith("L") else int(plain)
+        hidden = self.run(ids)[0][layer].copy()
+        if name.endswith("-bias"):  # the template alone, its tokens at their positions
+            positions = [n for n, mine in enumerate(sentence.content) if not mine]
+            hidden[positions] -= self.run([ids[n] for n in positions], positions)[0][layer]
+        return hidden
 
     # -- states -> vector -------------------------------------------------------------------------------------------
 
-    def factor(self, sentence: Sentence, spec: str, counts: Counts | None) -> list[float]:
+    def factor(self, sentence: Sentence, spec: str, counts: Counts | None) -> Sequence[float] | np.ndarray:
         """One token weighting ω, not yet scaled."""
         name, _, argument = spec.partition(":")
-        ids, size = sentence.ids, len(sentence.ids)
-        special = set(self.tokenizer.all_special_ids)
-        by_position = {
-            "uniform": [1.0] * size,
-            "cls": [1.0] + [0.0] * (size - 1),
-            "last": [0.0] * (size - 1) + [1.0],
-            "position": [n + 1.0 for n in range(size)],
+        ids, content, special = np.array(sentence.ids), np.array(sentence.content), self.tokenizer.all_special_ids
+        position = np.arange(1, len(ids) + 1)
+        without_counts = {
+            "uniform": position > 0,
+            "cls": position == 1,
+            "last": position == len(ids),
+            "position": position,
+            "mask": ids == self.tokenizer.mask_token_id,
+            "content": content & ~np.isin(ids, special),
+            "second": content & (2 * content.cumsum() > content.sum()),
         }
-        if name in by_position:
-            return by_position[name]
-        if name == "mask":
-            return [float(token == self.tokenizer.mask_token_id) for token in ids]
-        if name == "content":
-            return [float(mine and token not in special) for token, mine in zip(ids, sentence.content, strict=True)]
-        if name == "second":
-            number = np.cumsum(sentence.content)
-            return [float(mine and 2 * n > number[-1]) for mine, n in zip(sentence.content, number, strict=True)]
+        if name in without_counts:
+            return without_counts[name]
         if name == "ditto":
-            return self.diagonal(ids, argument)
+            return self.diagonal(sentence.ids, argument)
         if name == "remove":
-            return [0.0 if token in special or self.is_biased(token, argument, counts) else 1.0 for token in ids]
+            return [token not in special and not self.is_biased(token, argument, counts) for token in sentence.ids]
         if name == "idf":
             return [counts.idf(token) for token in ids]
         if name == "tfidf":
             return [counts.tf(token) * counts.idf(token) for token in ids]
         if name == "sif":
             a, total = float(argument or 1e-3), sum(counts.count.values())
-            return [a / (a + counts.count[token] / total) / size for token in ids]
+            return [a / (a + counts.count[token] / total) / len(ids) for token in ids]
         raise AssertionError(f"no reference for weights={spec}")
 
     def is_biased(self, token: int, argument: str, counts: Counts | None) -> bool:
         """Frequent, a sub-word, or made only of punctuation (PromptBERT A.1)."""
         text = self.tokenizer.convert_ids_to_tokens(token)
         if argument:
-            special = set(self.tokenizer.all_special_ids)
-            countable = [t for t in range(len(self.rows)) if t not in special]
+            countable = set(range(len(self.rows))) - set(self.tokenizer.all_special_ids)
             frequent = sorted(countable, key=lambda t: (-counts.count[t], t))[: int(argument)]
             is_frequent = token in frequent
         elif self.mark == "##":
@@ -274,60 +228,52 @@ class Reference:
             is_subword, word = not text.startswith(self.mark), text[1:]
         return is_frequent or is_subword or all(unicodedata.category(letter)[0] in "PS" for letter in word)
 
-    def token_weights(self, sentence: Sentence, specs: Sequence[str], counts: Counts | None) -> list[float]:
+    def token_weights(self, sentence: Sentence, specs: Sequence[str], counts: Counts | None) -> np.ndarray:
         """ω: the product of the factors; scaled to sum 1 unless Ditto or SIF is among them; never all zero."""
-        weights = [1.0] * len(sentence.ids)
+        weights = np.ones(len(sentence.ids))
         for spec in specs:
-            weights = [w * f for w, f in zip(weights, self.factor(sentence, spec, counts), strict=True)]
-        total = sum(weights)
-        if total == 0:
-            return [1.0 / len(weights)] * len(weights)
-        if any(spec.startswith(NOT_NORMALISED) for spec in specs):
-            return weights
-        return [w / total for w in weights]
+            weights = weights * self.factor(sentence, spec, counts)
+        if not weights.any():
+            return np.full(len(weights), 1 / len(weights))
+        return weights if any(spec.startswith(NOT_NORMALISED) for spec in specs) else weights / weights.sum()
 
     def vector(self, sentence: Sentence, recipe: Recipe, counts: Counts | None = None) -> np.ndarray:
         """Σ_n ω_n · Σ_k α_k · h_n^(k), before shaping."""
         if not sentence.ids:  # an empty text for a tokenizer without special tokens: one end-of-text token
             sentence = Sentence((self.tokenizer.eos_token_id,), (True,))
-        mixed = [0.0] * len(sentence.ids)
-        for name, alpha in recipe.layers:
-            for n, h in enumerate(self.source(sentence, name)):
-                mixed[n] = mixed[n] + alpha * h
+        mixed = sum(alpha * self.source(sentence, name) for name, alpha in recipe.layers)  # (T,D)
         return reduced(mixed, self.token_weights(sentence, recipe.weights, counts), recipe.reduce)
 
 
-def reduced(mixed: Sequence[np.ndarray], weights: Sequence[float], spec: str = "sum") -> np.ndarray:
-    """Tokens to one vector."""
+References = Callable[[str], Reference]  # families to their references
+
+
+def reduced(states: Sequence[np.ndarray] | np.ndarray, weights: Sequence[float] | np.ndarray, spec: str) -> np.ndarray:
+    """Tokens (T,D) to one vector."""
+    states, weights = np.array(states), np.array(weights)
     name, _, argument = spec.partition(":")
     if name == "sum":
-        return sum(w * h for w, h in zip(weights, mixed, strict=True))
+        return weights @ states
     if name == "max":
-        return np.max([h for w, h in zip(weights, mixed, strict=True) if w > 0], axis=0)
+        return states[weights > 0].max(axis=0)
     if name == "power":
         p = int(argument or 3)
-        total = sum(w * h**p for w, h in zip(weights, mixed, strict=True))
-        return np.array([math.copysign(abs(t) ** (1 / p), t) for t in total])
+        total = weights @ states**p
+        return np.copysign(np.abs(total) ** (1 / p), total)
     if name == "dct":
-        coefficients, size = int(argument or 2), len(mixed)
-        scaled = np.array([size * w * h for w, h in zip(weights, mixed, strict=True)])  # (N,D)
-        waves = scipy.fft.dct(scaled, type=2, norm="ortho", axis=0)
-        return np.concatenate([waves[k] if k < size else np.zeros(scaled.shape[1]) for k in range(coefficients)])
+        waves = scipy.fft.dct(len(weights) * weights[:, None] * states, type=2, norm="ortho", axis=0)
+        coefficients = int(argument or 2)
+        return np.concatenate([*waves, np.zeros(coefficients * states.shape[1])])[: coefficients * states.shape[1]]
     raise AssertionError(f"no reference for reduce={spec}")
 
 
 def shaped(vectors: np.ndarray, steps: Sequence[str]) -> np.ndarray:
     """The shaping chain by scikit-learn, fitted on the vectors themselves."""
+    fitted = {
+        "zscore": StandardScaler(),
+        "quantile": QuantileTransformer(n_quantiles=min(1000, len(vectors)), output_distribution="uniform"),
+        "normalize": Normalizer(),
+    }
     for step in steps:
-        if step == "zscore":
-            vectors = StandardScaler().fit_transform(vectors)
-        elif step == "quantile":
-            count = min(1000, len(vectors))
-            vectors = QuantileTransformer(n_quantiles=count, output_distribution="uniform").fit_transform(vectors)
-        elif step == "whiten":
-            vectors = PCA(whiten=True, svd_solver="full").fit_transform(vectors)
-        elif step == "normalize":
-            vectors = np.array([v / np.linalg.norm(v) for v in vectors])
-        else:
-            raise AssertionError(f"no reference for | {step}")
+        vectors = fitted[step].fit_transform(vectors)
     return vectors

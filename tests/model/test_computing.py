@@ -16,6 +16,7 @@ from torch import nn
 from essent.encoder.encoder import Encoder
 from essent.model import computing
 from essent.model.computing import OneDNNLinear, onednn_is_faster
+from families import Folders
 from samples import TEXTS
 
 NEEDED = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch without oneDNN")
@@ -65,10 +66,8 @@ def test_layer_and_gradients_equal_torch_s(layer: nn.Linear, inputs: torch.Tenso
 @NEEDED
 @pytest.mark.parametrize(("frozen", "saved"), [("weight", (33, 48)), ("inputs", (28, 48))])
 def test_only_what_a_gradient_needs_is_saved(frozen: str, saved: tuple[int, ...], layer: nn.Linear) -> None:
-    inputs, shapes = INPUTS["batch"].detach(), []
-    (layer if frozen == "weight" else inputs).requires_grad_(False)
-    if frozen == "weight":
-        inputs.requires_grad_()
+    inputs, shapes = INPUTS["batch"].detach().requires_grad_(frozen == "weight"), []
+    layer.requires_grad_(frozen == "inputs")
     with OneDNNLinear(), torch.autograd.graph.saved_tensors_hooks(lambda t: shapes.append(t.shape) or t, lambda t: t):
         outputs = layer(inputs)
     assert shapes == [saved]
@@ -125,29 +124,28 @@ print((process.memory_info().rss - before) / 2**20)
 
 @NEEDED
 def test_which_passes_use_it(processor: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(computing.computing("float32", "cpu", nn.Identity()), OneDNNLinear)
-    assert isinstance(computing.computing("auto", "cpu", nn.Identity()), OneDNNLinear)
-    assert isinstance(computing.computing("bfloat16", "cpu", nn.Identity()), torch.autocast)
-    assert isinstance(computing.computing("auto", "cuda", nn.Identity()), nullcontext)
+    def context(precision: str = "auto", device: str = "cpu") -> type:
+        return type(computing.computing(precision, device, nn.Identity()))
+
+    assert context("float32") is OneDNNLinear
+    assert context("auto") is OneDNNLinear
+    assert context("bfloat16") is torch.autocast
+    assert context(device="cuda") is nullcontext
     with monkeypatch.context() as patch:
         patch.setattr(torch.jit, "is_tracing", lambda: True)
-        assert isinstance(computing.computing("auto", "cpu", nn.Identity()), nullcontext)
+        assert context() is nullcontext
     with torch.autocast("cpu", torch.bfloat16):  # of a trainer
-        assert isinstance(computing.computing("auto", "cpu", nn.Identity()), nullcontext)
+        assert context() is nullcontext
     for changes in ({"cpu_name": "Intel(R) Xeon(R) Processor"}, {"cpu_name": None}, {"avx512_f": False}):
         processor.update({"cpu_name": "AMD EPYC", "avx512_f": True} | changes)
         onednn_is_faster.cache_clear()
-        assert isinstance(computing.computing("float32", "cpu", nn.Identity()), nullcontext)
+        assert context() is nullcontext
 
 
 @NEEDED
 @pytest.mark.parametrize(("family", "linear"), [("bert", 6), ("gpt2", 4)])  # linear layers per layer
 def test_vectors_of_an_encoder(
-    family: str,
-    linear: int,
-    folder_of: Callable[[str], Path],
-    processor: dict[str, object],
-    monkeypatch: pytest.MonkeyPatch,
+    family: str, linear: int, folder_of: Folders, processor: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder, products = Encoder(folder_of(family), "ditto:2-3"), []
     assert onednn_is_faster()
@@ -163,18 +161,15 @@ def test_vectors_of_an_encoder(
 @NEEDED
 def test_gradients_with_checkpointing(bert: Path, processor: dict[str, object]) -> None:
     """The backward pass computes states again, by torch's products, so the forward pass must not use others."""
-    gradients = []
+    gradients, dropout = [], {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     for enabled in (False, True):
-        encoder = Encoder(bert, "mean")
+        encoder = Encoder(bert, "mean", config_kwargs=dropout)
         model = encoder.module.backbone.model
         if enabled:
             enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
             enable({"use_reentrant": False})
         model.train().requires_grad_()
-        for module in model.modules():
-            if isinstance(module, nn.Dropout):
-                module.p = 0.0
-        encoder.module(encoder.module.preprocess(TEXTS))["sentence_embedding"].square().sum().backward()
+        encoder(encoder.preprocess(TEXTS))["sentence_embedding"].square().sum().backward()
         gradients.append([parameter.grad for parameter in model.parameters() if parameter.grad is not None])
     assert len(gradients[0]) > 40
     torch.testing.assert_close(*gradients, atol=1e-4, rtol=1e-4)
