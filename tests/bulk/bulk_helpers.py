@@ -56,8 +56,10 @@ class Bulk:
     def encoder(self) -> StaticEncoder:
         return StaticEncoder.load(self.static)
 
-    def write(self, name: str, content: str | bytes) -> Path:
-        Path(name).write_bytes(content.encode() if isinstance(content, str) else content)
+    def write(self, name: str, content: str | bytes | bytearray) -> Path:
+        """Write a file, compressed as its name says."""
+        with pa.output_stream(name) as sink:
+            sink.write(content.encode() if isinstance(content, str) else content)
         return Path(name).absolute()
 
     def parquet(self, texts: list | int, name: str = "rows.parquet") -> Path:
@@ -70,13 +72,18 @@ class Bulk:
     def encode(self, sources: Any, model: Any = None, *, out: str = "out", **settings: Any) -> BulkResult:
         return encode(sources, self.static if model is None else model, out, **settings)
 
-    def refuse(self, message: str, sources: Any, model: Any = None, **settings: Any) -> None:
-        """Check that a run ends with an error of this pattern."""
-        with pytest.raises(EssentError, match=message):
+    def refuse(self, message: str, sources: Any, model: Any = None, **settings: Any) -> str:
+        """Check that a run ends with an error of this pattern, and return the error."""
+        with pytest.raises(EssentError, match=message) as caught:
             self.encode(sources, model, **settings)
+        return str(caught.value)
 
     def table(self, out: str | Path = "out") -> pa.Table:
         return table_of(Path(out))
+
+    def vectors(self, out: str = "out") -> np.ndarray:
+        """The vectors (N,K) as float32, of the rows that have one."""
+        return np.array(self.table(out)["embedding"].drop_null().to_pylist(), np.float32)
 
     def parts(self, out: str = "out") -> dict[str, bytes]:
         return contents(Path(out))
@@ -92,13 +99,6 @@ def bulk(tmp_path: Path, static_folder: Path, monkeypatch: pytest.MonkeyPatch) -
 def table_of(folder: Path) -> pa.Table:
     """All rows of a run, in order."""
     return pa.concat_tables([pq.ParquetFile(folder / name).read() for name in read_parts(folder)])
-
-
-def vectors_of(table: pa.Table) -> np.ndarray:
-    """The vectors (N,K) as float32, NaN where a row has none."""
-    rows = table["embedding"].to_pylist()
-    width = next(len(row) for row in rows if row is not None)
-    return np.array([[np.nan] * width if row is None else row for row in rows], np.float32)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bulk_helpers import Bulk, sentences, vectors_of
+from bulk_helpers import Bulk, sentences
 
 from command_line import run as run_line
 
@@ -24,7 +24,7 @@ def test_rows_in_and_parts_out(bulk: Bulk) -> None:
     assert f"{bulk.out}: 123 rows in 3 parts" in output
     assert "1 row: null (there is no text)" in output
     assert "2 rows: empty (the text is empty, or blank)" in output
-    np.testing.assert_array_equal(vectors_of(bulk.table())[:120], bulk.encoder().encode(TEXTS))
+    np.testing.assert_array_equal(bulk.vectors()[:120], bulk.encoder().encode(TEXTS))
     output = run(path, "-m", bulk.static, "-o", "out", "--rows-per-part", 50)
     assert "123 of them by earlier runs" in output
     assert f"Loading {bulk.static} to resume after 123 rows." in output
@@ -45,7 +45,7 @@ def test_every_option_arrives(bulk: Bulk) -> None:
     assert table.column_names == ["id", "page", "other_values", "status", "scale", "embedding"]
     assert table["id"].to_pylist() == list(range(120))
     expected = bulk.encoder().encode(TEXTS, prompt="query: ", normalize_embeddings=True, truncate_dim=6)
-    vectors = vectors_of(table) * np.array(table["scale"].to_pylist())[:, None]
+    vectors = bulk.vectors() * np.array(table["scale"].to_pylist())[:, None]
     np.testing.assert_allclose(vectors, expected, atol=0.005)
 
 

@@ -11,25 +11,23 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from bulk_helpers import Bulk, sentences, table_of, vectors_of
+from bulk_helpers import Bulk, sentences
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense
 
-from essent import Encoder, EssentError
+from essent import Encoder
 
 TEXTS = sentences(200)
 
 
-def check(out: str, expected: np.ndarray, atol: float = 2e-6) -> None:
-    np.testing.assert_allclose(vectors_of(table_of(Path(out))), expected, atol=atol)
-
-
-def test_an_encoder_by_name_and_loaded(bert: Path, bulk: Bulk) -> None:
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_an_encoder_by_name_and_loaded(workers: int, bert: Path, bulk: Bulk) -> None:
+    """The loaded one resumes the run of the folder with the same recipe."""
     path, encoder = bulk.parquet(200), Encoder(bert, "cls")
-    bulk.encode(path, bert, out="a", recipe="cls", rows_per_part=60)
-    bulk.encode(path, encoder, out="b", rows_per_part=60)
-    assert bulk.parts("a") == bulk.parts("b")
-    check("a", encoder.encode(TEXTS))
+    bulk.encode(path, bert, recipe="cls", rows_per_part=60, workers=workers)
+    next(bulk.out.glob("part-*")).unlink()
+    assert 0 < bulk.encode(path, encoder, rows_per_part=60).resumed < 200
+    np.testing.assert_allclose(bulk.vectors(), encoder.encode(TEXTS), atol=2e-6)
 
 
 def test_sentence_transformers(bert: Path, bulk: Bulk) -> None:
@@ -38,9 +36,9 @@ def test_sentence_transformers(bert: Path, bulk: Bulk) -> None:
     model.append(Dense(32, 8))
     model.save("model")
     bulk.encode(bulk.parquet(200), "model")
-    check("out", model.encode(TEXTS, prompt="find: "))
+    np.testing.assert_allclose(bulk.vectors(), model.encode(TEXTS, prompt="find: "), atol=2e-6)
     bulk.encode("rows.parquet", model, out="b", prompt="")
-    check("b", model.encode(TEXTS, prompt=""))
+    np.testing.assert_allclose(bulk.vectors("b"), model.encode(TEXTS, prompt=""), atol=2e-6)
 
 
 @pytest.mark.slow
@@ -50,9 +48,9 @@ def test_graph(compiled_by: Callable, bulk: Bulk) -> None:
     compiled.save("graph")
     path = bulk.parquet(200)
     bulk.encode(path, "graph", rows_per_part=60)
-    check("out", compiled.encode(TEXTS))
+    np.testing.assert_allclose(bulk.vectors(), compiled.encode(TEXTS), atol=2e-6)
     before = bulk.parts()
-    (bulk.out / list(before)[1]).unlink()
+    next(bulk.out.glob("part-*")).unlink()
     bulk.encode(path, "graph", rows_per_part=60, workers=2)
     assert bulk.parts() == before
     bulk.refuse("The graph computes in float32", path, "graph", out="b", precision="bfloat16")
@@ -79,10 +77,9 @@ def test_a_recipe_that_learns_is_fitted_before(bert: Path, bulk: Bulk) -> None:
     encoder = Encoder(bert, recipe)
     bulk.refuse("call fit", path, encoder)
     encoder.fit(sentences(50)).save("fitted")
-    bulk.encode(path, "fitted", out="a", rows_per_part=60)
-    check("a", encoder.encode(TEXTS), 2e-5)
-    bulk.encode(path, encoder, out="b", rows_per_part=60)
-    check("b", encoder.encode(TEXTS), 2e-5)
+    for model in ("fitted", encoder):
+        bulk.encode(path, model, force=True)
+        np.testing.assert_allclose(bulk.vectors(), encoder.encode(TEXTS), atol=2e-5)
 
 
 # -- several processes ------------------------------------------------------------------------------------------------
@@ -90,28 +87,12 @@ def test_a_recipe_that_learns_is_fitted_before(bert: Path, bulk: Bulk) -> None:
 
 def test_workers_with_a_static_encoder(bulk: Bulk) -> None:
     """The same bytes as one process, with content that is sent and content that is not; a loaded model is refused."""
-    path = bulk.parquet(200)
-    bulk.write("b.csv", "text\n" + "\n".join(TEXTS[:90]) + "\n")
-    sources = [path, "b.csv"]
+    sources = [bulk.parquet(200), bulk.write("b.csv", "\n".join(["text", *TEXTS[:90]]))]
     bulk.encode(sources, out="one", rows_per_part=20)
     bulk.encode(sources, out="two", rows_per_part=20, workers=2)
     assert bulk.parts("one") == bulk.parts("two")
     bulk.refuse("save it, and pass the path of its folder", sources, bulk.encoder(), out="three", workers=2)
     assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]  # of a server
-
-
-@pytest.mark.slow
-def test_workers_with_a_model(bert: Path, bulk: Bulk) -> None:
-    bulk.encode(bulk.parquet(200), bert, rows_per_part=60, workers=2)
-    check("out", Encoder(bert).encode(TEXTS))
-
-
-@pytest.mark.slow
-def test_the_error_of_a_worker_is_the_runs(bulk: Bulk) -> None:
-    content = bytearray(bulk.parquet(200).read_bytes())
-    content[3000:6000] = bytes(3000)
-    bulk.refuse(r"rows\.parquet", bulk.write("rows.parquet", bytes(content)), rows_per_part=20, workers=2)
-    assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]
 
 
 # -- what a run needs -------------------------------------------------------------------------------------------------
@@ -125,18 +106,22 @@ def test_the_error_of_a_worker_is_the_runs(bulk: Bulk) -> None:
         ({"rows_per_part": 0}, "rows_per_part=0: must be a whole number"),
         ({"recipe": "meen"}, "meen"),
         ({"workers": 0}, "workers=0: must be a whole number"),
+        ({"chunk": "tokens:0"}, "must be 'sentences' or 'tokens:N'"),
+        ({"chunk": "late"}, "must be 'sentences' or 'tokens:N'"),
+        ({"chunk": "late:words"}, "must be 'sentences' or 'tokens:N'"),
     ],
 )
 def test_invalid_arguments(arguments: dict, message: str, bulk: Bulk) -> None:
     bulk.refuse(message, "no file", "no model", **arguments)
+
+
+def test_unknown_arguments(bulk: Bulk) -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'colum'"):
         bulk.encode("no file", "no model", colum="a")
 
 
 def test_unusable_model(bulk: Bulk) -> None:
+    message = r"is (Linear|int): give the name or the folder of a model, or a loaded one"
     for model in (torch.nn.Linear(2, 2), 5):
-        with pytest.raises(
-            EssentError, match=r"is (Linear|int): give the name or the folder of a model, or a loaded one"
-        ):
-            bulk.encode(bulk.parquet(3), model)
+        bulk.refuse(message, bulk.parquet(3), model)
     bulk.refuse("no model", "rows.parquet", "no model")
