@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import json
+import os
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from command_line import PROGRAM, environment
 from essent import EssentError, StaticEncoder
 from essent.bulk.parts import read_parts
 from essent.bulk.run import BulkResult, encode
+from waiting import LIMIT, wait_until
 
 SUBJECTS = ("A man", "The kitten", "Two dogs", "She", "An old tree")
 ENDS = (
@@ -35,16 +39,12 @@ def sentences(count: int) -> list[str]:
     return [sentence(number) for number in range(count)]
 
 
-def write_sources(folder: Path, ends: tuple[int, int, int]) -> list[str]:
-    """Rows up to each end in a Parquet file, in JSON lines and in a compressed CSV file; every fiftieth has no text."""
-    first, second, third = ends
-    texts = [None if n % 50 == 3 else sentence(n) for n in range(third)]
-    pq.write_table(pa.table({"n": range(first), "text": texts[:first]}), folder / "a.parquet", row_group_size=300)
-    rows = [json.dumps({"n": n, "text": texts[n]}) for n in range(first, second)]
-    (folder / "b.jsonl").write_text("\n".join(rows), "utf-8")
-    lines = ["line,text", *(f'{n},"{texts[n] or ""}"' for n in range(second, third))]
-    (folder / "c.csv.gz").write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
-    return [str(folder / name) for name in ("a.parquet", "b.jsonl", "c.csv.gz")]
+def end_of(process: subprocess.Popen[str]) -> str:
+    """The words on standard error of a process until it ends."""
+    try:
+        return " ".join(process.communicate(timeout=LIMIT)[1].split())
+    finally:
+        process.kill()
 
 
 class Bulk:
@@ -69,6 +69,37 @@ class Bulk:
         pq.write_table(table, name, row_group_size=100)
         return Path(name).absolute()
 
+    def sources(self, first: int, second: int, third: int) -> list[str]:
+        """Write rows up to each number in Parquet, JSON lines and compressed CSV; every fiftieth has no text."""
+        texts = [None if n % 50 == 3 else text for n, text in enumerate(sentences(third))]
+        self.parquet(texts[:first], "a.parquet")
+        self.write("b.jsonl", "\n".join(json.dumps({"n": n, "text": texts[n]}) for n in range(first, second)))
+        lines = ["line,text", *(f'{n},"{texts[n] or ""}"' for n in range(second, third))]
+        self.write("c.csv.gz", "\n".join(lines))
+        return ["a.parquet", "b.jsonl", "c.csv.gz"]
+
+    def start(self, *words: object, program: Sequence[str] = PROGRAM) -> subprocess.Popen[str]:
+        """A run of the command line in a process of its own, with names as they are seen from where it runs."""
+        command = [*program, "encode", *map(str, words), "-m", os.path.relpath(self.static), "-o", "out"]
+        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
+
+    def wait_for_parts(self, process: subprocess.Popen[str], more: int) -> int:
+        """Wait until a process has written so many parts more; how many there are then."""
+
+        def count() -> int:
+            return len(list(self.out.glob("part-*")))
+
+        target = count() + more
+        wait_until(lambda: process.poll() is not None or count() >= target)
+        assert process.poll() is None, end_of(process)
+        return count()
+
+    def check_whole(self, sources: Any, rows_per_part: int) -> None:
+        """Check that there are the bytes of a run that nobody killed, and nothing else."""
+        self.encode(sources, out="whole", rows_per_part=rows_per_part)
+        assert self.parts() == self.parts("whole")
+        assert {path.name for path in self.out.iterdir()} == self.parts().keys()
+
     def encode(self, sources: Any, model: Any = None, *, out: str = "out", **settings: Any) -> BulkResult:
         return encode(sources, self.static if model is None else model, out, **settings)
 
@@ -78,15 +109,17 @@ class Bulk:
             self.encode(sources, model, **settings)
         return str(caught.value)
 
-    def table(self, out: str | Path = "out") -> pa.Table:
-        return table_of(Path(out))
+    def table(self, out: str = "out") -> pa.Table:
+        """All rows of a run, in order."""
+        return pa.concat_tables([pq.ParquetFile(Path(out) / name).read() for name in read_parts(Path(out))])
 
     def vectors(self, out: str = "out") -> np.ndarray:
         """The vectors (N,K) as float32, of the rows that have one."""
         return np.array(self.table(out)["embedding"].drop_null().to_pylist(), np.float32)
 
     def parts(self, out: str = "out") -> dict[str, bytes]:
-        return contents(Path(out))
+        """The bytes of every part."""
+        return {path.name: path.read_bytes() for path in sorted(Path(out).glob("part-*.parquet"))}
 
 
 @pytest.fixture
@@ -94,13 +127,3 @@ def bulk(tmp_path: Path, static_folder: Path, monkeypatch: pytest.MonkeyPatch) -
     """Runs in a folder of the test, which is the current one."""
     monkeypatch.chdir(tmp_path)
     return Bulk(static_folder)
-
-
-def table_of(folder: Path) -> pa.Table:
-    """All rows of a run, in order."""
-    return pa.concat_tables([pq.ParquetFile(folder / name).read() for name in read_parts(folder)])
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """The bytes of every part."""
-    return {path.name: path.read_bytes() for path in sorted(folder.glob("part-*.parquet"))}

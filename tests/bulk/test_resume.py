@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,16 +15,15 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from bulk_helpers import Bulk, sentence, sentences, write_sources
+from bulk_helpers import Bulk, end_of, sentence, sentences
 from fsspec.implementations.memory import MemoryFile
 
-from command_line import environment
 from essent.bulk.parts import read_parts
 
 
-def test_missing_parts_are_recomputed(tmp_path: Path, bulk: Bulk) -> None:
-    """Wherever it stood: also in a file that is read from its beginning."""
-    sources = write_sources(tmp_path, (280, 480, 600))
+def test_missing_parts_are_recomputed(bulk: Bulk) -> None:
+    """Wherever they stood: also in a file that is read from its beginning."""
+    sources = bulk.sources(280, 480, 600)
     bulk.encode(sources, rows_per_part=30)
     whole = bulk.parts()
     missing = [name for number, name in enumerate(whole) if number % 3 == 1]
@@ -40,10 +38,8 @@ def test_missing_parts_are_recomputed(tmp_path: Path, bulk: Bulk) -> None:
 @pytest.mark.parametrize("suffix", ["", ".zst"])  # what can seek, and what cannot
 def test_resume_within_a_stream(suffix: str, bulk: Bulk) -> None:
     """From where the last part before the first missing one ended."""
-    content = "\n".join(["n,text", *(f'{n},"{sentence(n)}\nand ünï"' for n in range(200))]).encode()
-    path = f"a.csv{suffix}"
-    with pa.output_stream(path, compression="detect" if suffix else None) as sink:
-        sink.write(content)
+    lines = ["n,text", *(f'{n},"{sentence(n)}\nand ünï"' for n in range(200))]
+    path = bulk.write(f"a.csv{suffix}", "\n".join(lines))
     bulk.encode(path, rows_per_part=30)
     whole = bulk.parts()
     for name in list(whole)[3:5]:
@@ -178,19 +174,18 @@ sys.exit(main())
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits of processes")
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_full_disk(workers: str, bulk: Bulk) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_full_disk(workers: int, bulk: Bulk) -> None:
     """An error without a traceback, and what is there is whole."""
     texts = [*sentences(200), *(sentence(n) * 40 + os.urandom(9000).hex() for n in range(60))]
     bulk.write("a.txt", "\n".join(texts))
-    out = bulk.out
-    words = ["encode", "a.txt", "-m", bulk.static, "-o", "out", "--rows-per-part", 10, "--workers", workers]
-    command = [sys.executable, "-c", LIMITED, *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment())
-    assert done.returncode == 2, done.stderr
-    assert "The disk is full. The parts in" in " ".join(done.stderr.split())
-    assert "Traceback" not in done.stderr
-    assert not list(out.glob("[._]*"))
-    assert read_parts(out) or workers == "2"
+    program = (sys.executable, "-c", LIMITED)
+    process = bulk.start("a.txt", "--rows-per-part", 10, "--workers", workers, program=program)
+    message = end_of(process)
+    assert process.returncode == 2, message
+    assert "The disk is full. The parts in" in message
+    assert "Traceback" not in message
+    assert not list(bulk.out.glob("[._]*"))
+    assert read_parts(bulk.out) or workers == 2
     bulk.encode("a.txt", rows_per_part=10)
     assert bulk.table()["text"].to_pylist() == texts
