@@ -78,10 +78,10 @@ class Bulk:
         self.write("c.csv.gz", "\n".join(lines))
         return ["a.parquet", "b.jsonl", "c.csv.gz"]
 
-    def start(self, *words: object, program: Sequence[str] = PROGRAM) -> subprocess.Popen[str]:
+    def start(self, *words: object, program: Sequence[str] = PROGRAM, out: str = "out") -> subprocess.Popen[str]:
         """A run of the command line in a process of its own, with names as they are seen from where it runs."""
-        command = [*program, "encode", *map(str, words), "-m", os.path.relpath(self.static), "-o", "out"]
-        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
+        command = [*program, "encode", *map(str, words), "-m", os.path.relpath(self.static), "-o", out]
+        return subprocess.Popen(command, stderr=subprocess.PIPE, encoding="utf-8", env=environment())
 
     def wait_for_parts(self, process: subprocess.Popen[str], more: int) -> int:
         """Wait until a process has written so many parts more; how many there are then."""

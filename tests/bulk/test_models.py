@@ -88,10 +88,9 @@ def test_a_recipe_that_learns_is_fitted_before(bert: Path, bulk: Bulk) -> None:
 def test_workers_with_a_static_encoder(bulk: Bulk) -> None:
     """The same bytes as one process, with content that is sent and content that is not; a loaded model is refused."""
     sources = [bulk.parquet(200), bulk.write("b.csv", "\n".join(["text", *TEXTS[:90]]))]
-    bulk.encode(sources, out="one", rows_per_part=20)
-    bulk.encode(sources, out="two", rows_per_part=20, workers=2)
-    assert bulk.parts("one") == bulk.parts("two")
-    bulk.refuse("save it, and pass the path of its folder", sources, bulk.encoder(), out="three", workers=2)
+    bulk.encode(sources, rows_per_part=20, workers=2)
+    bulk.check_whole(sources, 20)
+    bulk.refuse("save it, and pass the path of its folder", sources, bulk.encoder(), workers=2)
     assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]  # of a server
 
 

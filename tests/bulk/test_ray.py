@@ -30,36 +30,29 @@ from waiting import LIMIT
 FOLDER = Path(__file__).parent
 
 
-class Nodes:
+class Nodes(subprocess.Popen[str]):
     """A cluster in a process of its own."""
 
     def __init__(self, *cpus: int) -> None:
         command = [sys.executable, str(FOLDER / "ray_nodes.py"), *map(str, cpus)]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
-        )
-        self.address = self._read()
+        super().__init__(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment())
+        self.address = self.read()
 
-    def _read(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
+    def read(self) -> str:
+        assert self.stdout is not None
+        return self.stdout.readline().strip()
 
     def ask(self, line: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{line}\n")
-        self.process.stdin.flush()
-        assert self._read() == "done"
-
-    def end(self) -> None:
-        with self.process:  # closes its input, which ends it, and waits
-            pass
+        assert self.stdin is not None
+        self.stdin.write(f"{line}\n")
+        self.stdin.flush()
+        assert self.read() == "done"
 
 
 @pytest.fixture(scope="module")
 def three_nodes() -> Iterator[Nodes]:
-    nodes = Nodes(1, 1, 1)
-    yield nodes
-    nodes.end()
+    with Nodes(1, 1, 1) as nodes:  # the end closes its input, which ends it, and waits
+        yield nodes
 
 
 def words(bulk: Bulk, nodes: Nodes) -> list[str]:
@@ -94,17 +87,14 @@ def test_two_nodes_and_the_driver_are_killed(bulk: Bulk, three_nodes: Nodes) -> 
 @pytest.mark.slow
 def test_all_workers_are_lost(bulk: Bulk) -> None:
     """A head that computes nothing is left: the run goes on with a new node."""
-    nodes = Nodes(0, 1, 1)
-    try:
+    with Nodes(0, 1, 1) as nodes:
         arguments = words(bulk, nodes)
         process = bulk.start(*arguments)
         bulk.wait_for_parts(process, 20)
         for line in ("kill", "kill", "add 1"):
             nodes.ask(line)
         output = end_of(process)
-        assert process.returncode == 0, output
-    finally:
-        nodes.end()
+    assert process.returncode == 0, output
     bulk.check_whole(arguments[:3], 20)
 
 
@@ -126,7 +116,7 @@ def run_case(case: str, bulk: Bulk, nodes: Nodes, kills: float = 0) -> str:
     command = [sys.executable, str(FOLDER / "ray_runs.py"), case, nodes.address, str(bulk.static)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as run:
         while kills and run.poll() is None:
-            for process in psutil.Process(nodes.process.pid).children(recursive=True):
+            for process in psutil.Process(nodes.pid).children(recursive=True):
                 with suppress(psutil.Error):
                     if kills and process.cmdline()[:1] == ["ray::_do"]:
                         process.kill()
