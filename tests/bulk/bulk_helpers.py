@@ -1,4 +1,4 @@
-"""A static encoder and a tiny BERT on disk, rows of every kind, and a way to read what a run wrote."""
+"""Texts and files of many rows, runs of the static encoder on them, and what they wrote."""
 
 from __future__ import annotations
 
@@ -21,18 +21,11 @@ from essent.bulk.run import BulkResult, encode
 from waiting import LIMIT, wait_until
 
 SUBJECTS = ("A man", "The kitten", "Two dogs", "She", "An old tree")
-ENDS = (
-    "plays the flute.",
-    "climbed the tree",
-    "run through the green field, chasing a red ball",
-    "drinks cold coffee!",
-)
 
 
 def sentence(number: int) -> str:
     """A text of its own for every number, of very different lengths."""
-    words = f"{SUBJECTS[number % 5]} {ENDS[number // 5 % 4]}"
-    return f"{words} {'in the morning ' * (number * 7 % 23)}{number}"
+    return f"{SUBJECTS[number % 5]} climbed the tree {'in the morning ' * (number * 7 % 23)}{number}"
 
 
 def sentences(count: int) -> list[str]:
@@ -69,17 +62,16 @@ class Bulk:
         pq.write_table(table, name, row_group_size=100)
         return Path(name).absolute()
 
-    def sources(self, first: int, second: int, third: int) -> list[str]:
+    def sources(self, first: int, second: int, third: int) -> list[Path]:
         """Write rows up to each number in Parquet, JSON lines and compressed CSV; every fiftieth has no text."""
         texts = [None if n % 50 == 3 else text for n, text in enumerate(sentences(third))]
-        self.parquet(texts[:first], "a.parquet")
-        self.write("b.jsonl", "\n".join(json.dumps({"n": n, "text": texts[n]}) for n in range(first, second)))
+        rows = [json.dumps({"n": n, "text": texts[n]}) for n in range(first, second)]
         lines = ["line,text", *(f'{n},"{texts[n] or ""}"' for n in range(second, third))]
-        self.write("c.csv.gz", "\n".join(lines))
-        return ["a.parquet", "b.jsonl", "c.csv.gz"]
+        tables = (self.write("b.jsonl", "\n".join(rows)), self.write("c.csv.gz", "\n".join(lines)))
+        return [self.parquet(texts[:first], "a.parquet"), *tables]
 
     def start(self, *words: object, program: Sequence[str] = PROGRAM, out: str = "out") -> subprocess.Popen[str]:
-        """A run of the command line in a process of its own, with names as they are seen from where it runs."""
+        """A run of the command line in a process of its own; the model's name is as it is seen from where that runs."""
         command = [*program, "encode", *map(str, words), "-m", os.path.relpath(self.static), "-o", out]
         return subprocess.Popen(command, stderr=subprocess.PIPE, encoding="utf-8", env=environment())
 
@@ -120,10 +112,3 @@ class Bulk:
     def parts(self, out: str = "out") -> dict[str, bytes]:
         """The bytes of every part."""
         return {path.name: path.read_bytes() for path in sorted(Path(out).glob("part-*.parquet"))}
-
-
-@pytest.fixture
-def bulk(tmp_path: Path, static_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bulk:
-    """Runs in a folder of the test, which is the current one."""
-    monkeypatch.chdir(tmp_path)
-    return Bulk(static_folder)

@@ -44,13 +44,13 @@ sys.exit(main())
 PROGRAM = (sys.executable, "-c", NOTED)  # without workers it notes what it computes
 
 
-def words(bulk: Bulk, workers: int, parts: int = 120) -> list[str]:
+def words(bulk: Bulk, workers: int, parts: int = 120) -> list[Any]:
     """The arguments of a run of so many parts and more."""
     sources = bulk.sources(2 * parts, 4 * parts, 5 * parts)
-    return [*sources, "--rows-per-part", "5", "--workers", str(workers)]
+    return [*sources, "--rows-per-part", 5, "--workers", workers]
 
 
-def check_goes_on(bulk: Bulk, sources: list[str]) -> None:
+def check_goes_on(bulk: Bulk, sources: list[Path]) -> None:
     resumed = bulk.encode(sources, rows_per_part=5)
     assert 0 < resumed.resumed < resumed.rows
     bulk.check_whole(sources, 5)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -55,9 +56,9 @@ def three_nodes() -> Iterator[Nodes]:
         yield nodes
 
 
-def words(bulk: Bulk, nodes: Nodes) -> list[str]:
+def words(bulk: Bulk, nodes: Nodes) -> list[Any]:
     """The arguments of a run of 4,000 rows in 200 parts."""
-    return [*bulk.sources(2000, 3000, 4000), "--ray", nodes.address, "--rows-per-part", "20"]
+    return [*bulk.sources(2000, 3000, 4000), "--ray", nodes.address, "--rows-per-part", 20]
 
 
 @pytest.mark.slow

@@ -34,26 +34,11 @@ WITHOUT = f"run it under the shim: python {Path(__file__).name} [arguments of py
 Tree = dict[str, str] | None  # relative path -> what is there; None where nothing is
 
 
-def compiler() -> str | None:
-    """The C compiler's name, None without one."""
-    return next((executable for name in (os.environ.get("CC"), "cc", "gcc", "clang") if name
-                 and (executable := shutil.which(name))), None)  # fmt: skip
-
-
 def compile_shim(folder: Path) -> Path:
-    """Compile the shim into a folder.
-
-    Raises:
-        RuntimeError: there is no C compiler, or it fails; the message has what it says.
-    """
-    executable = compiler()
-    if executable is None or not sys.platform.startswith("linux"):
-        raise RuntimeError("The kill points need Linux and a C compiler (cc): install one, e.g. apt install gcc.")
+    """Compile the shim into a folder."""
     library = folder / "kill_shim.so"
-    command = [executable, "-O1", "-shared", "-fPIC", "-o", str(library), str(SHIM), "-ldl"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
+    command = [os.environ.get("CC", "cc"), "-O1", "-shared", "-fPIC", "-o", str(library), str(SHIM), "-ldl"]
+    subprocess.run(command, check=True)
     return library
 
 
@@ -75,7 +60,7 @@ def shim() -> Any:
         raise RuntimeError(f"This process was started without the shim; {WITHOUT}.")
     library.kill_arm.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_char_p]
     library.kill_arm.restype = library.kill_disarm.restype = None
-    library.kill_counted.restype = library.kill_written.restype = ctypes.c_long
+    library.kill_written.restype = ctypes.c_long
     library.kill_journal.restype = ctypes.c_char_p
     return library
 
@@ -175,7 +160,7 @@ class State:
 
     Attributes:
         target: what the action writes.
-        call: the counted call it was killed at, "name path".
+        call: the counted call it was killed at, "number name path".
         half: killed in the middle of it, not before it.
         old, new: what `read` finds in the target before the action, and after an action that was not killed.
         after_kill: what it finds after the death.
@@ -190,19 +175,16 @@ class State:
     after_kill: Any
     names: frozenset[str]
 
-    @property
-    def leftovers(self) -> list[str]:
-        """Names around the target that an action which was not killed does not leave, as they are at this moment."""
-        return sorted({entry.name for entry in self.target.parent.iterdir()} - self.names)
-
     def run(self, action: Callable[[], Any]) -> Any:
         """What an action returns on what was left; it runs to its end, in a child.
 
         Raises:
-            AssertionError: it fails.
+            AssertionError: it fails, or leaves more around the target than an action that was not killed.
         """
         child = run_in_child(action, self.target.parent)
         assert child.status == 0, f"After a death at {self}:\n{child.error}"
+        leftovers = {entry.name for entry in self.target.parent.iterdir()} - self.names
+        assert not leftovers, f"After a death at {self} the next run leaves {leftovers}."
         return child.value
 
     def __str__(self) -> str:
@@ -216,8 +198,8 @@ def killed_at_every_write(
     most: int | None = None,
     half: bool | None = None,
     read: Callable[[Path], Any] = tree_of,
-) -> Iterator[tuple[int, State]]:
-    """Kill an action at every call that changes something beside or in its target; the number of the call, and a state.
+) -> Iterator[State]:
+    """Kill an action at every call that changes something beside or in its target.
 
     The folder around the target must be the test's own: it is put back to what it was before each child. The action
     runs in children only; it should do the same each time.
@@ -245,10 +227,11 @@ def killed_at_every_write(
             new, names = read(target), frozenset(entry.name for entry in around.iterdir())
             for number in _spread(len(whole.calls), None if EVERY else most):
                 _put_back(before, around)
-                child, call = run_in_child(action, around, number, half=middle), whole.calls[number - 1]
+                call = f"{number} {whole.calls[number - 1]}"
+                child = run_in_child(action, around, number, half=middle)
                 assert child.status in (0, KILLED), f"At {call}:\n{child.error}"
                 if child.status == KILLED:  # 0: it made fewer calls this time
-                    yield number, State(target, call, middle, old, new, read(target), names)
+                    yield State(target, call, middle, old, new, read(target), names)
             _put_back(before, around)
 
 
@@ -260,12 +243,8 @@ def _spread(count: int, most: int | None) -> list[int]:
 
 
 def _put_back(before: Path, around: Path) -> None:
-    for entry in around.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        else:
-            entry.unlink()
-    shutil.copytree(before, around, symlinks=True, dirs_exist_ok=True)
+    shutil.rmtree(around)
+    shutil.copytree(before, around, symlinks=True)
 
 
 def check_old_or_new(
@@ -279,18 +258,33 @@ def check_old_or_new(
         The number of points.
     """
     points = 0
-    for number, state in killed_at_every_write(action, target, most=most, read=read):
+    for state in killed_at_every_write(action, target, most=most, read=read):
         points += 1
         assert state.after_kill in (state.old, state.new), (
-            f"Killed at call {number}, {state}: against the old one {differences(state.after_kill, state.old)}; "
+            f"Killed at {state}: against the old one {differences(state.after_kill, state.old)}; "
             f"against the new one {differences(state.after_kill, state.new)}"
         )
         state.run(action)
         assert read(target) == state.new, (
             f"The run after a death at {state} leaves something else: {differences(read(target), state.new)}"
         )
-        assert not state.leftovers, f"After a death at {state} the next run leaves {state.leftovers}."
     return points
+
+
+def check_resumes(action: Callable[[], Any], target: Path, *, most: int) -> Any:
+    """Kill an action everywhere: the next run returns what every other one returns, and leaves nothing else.
+
+    Args: those of `killed_at_every_write`.
+
+    Returns:
+        What it returns.
+    """
+    results = []
+    for state in killed_at_every_write(action, target, most=most):
+        results.append(state.run(action))
+        assert results[-1] == results[0], f"Killed at {state}: the next run ends elsewhere."
+    assert results
+    return results[0]
 
 
 def main(arguments: list[str]) -> int:

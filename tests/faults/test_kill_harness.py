@@ -17,7 +17,7 @@ from kill_harness import check_old_or_new, run_in_child, tree_of
 from essent._core import atomic
 from essent._core.atomic import recover, replacing_file, replacing_folder, write_json, write_text
 
-pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("under_the_shim")]
+pytestmark = pytest.mark.faults
 
 ROWS = np.arange(50_000, dtype=np.float32).reshape(-1, 10)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from kill_harness import check_old_or_new, killed_at_every_write
+from kill_harness import check_old_or_new, check_resumes, killed_at_every_write, tree_of
 from sentence_transformers import SentenceTransformer
 
 from essent.cli.files import write_vectors
@@ -21,7 +21,7 @@ from essent.tasks.examples import Pair
 from essent.tasks.pairs import PairTask
 from families import CORPUS
 
-pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("under_the_shim")]
+pytestmark = pytest.mark.faults
 VECTORS = np.arange(40, dtype=np.float32).reshape(4, 10)
 
 
@@ -77,14 +77,11 @@ def test_finished_masked_language_model(tmp_path: Path, folder_of: Callable[[str
         (folder / "checkpoints").mkdir(exist_ok=True)
         write_finished(folder, model, tokenizer, {"steps": 1})
 
-    assert check_old_or_new(finish, folder, read=without_empty_checkpoints)
+    def read(folder: Path) -> Any:
+        tree = tree_of(folder)
+        return None if tree is None else {name: digest for name, digest in tree.items() if name != "checkpoints"}
 
-
-def without_empty_checkpoints(folder: Path) -> Any:
-    from kill_harness import tree_of
-
-    tree = tree_of(folder)
-    return None if tree is None else {name: digest for name, digest in tree.items() if name != "checkpoints"}
+    assert check_old_or_new(finish, folder, read=read)
 
 
 # -- what goes on where it stopped ------------------------------------------------------------------------------------
@@ -102,18 +99,11 @@ def test_the_work_folder_of_a_search(
 
     def run() -> dict[str, Any]:
         board = search(shell, task, space, work=work, memory=2e-4, progress=False).to_dict()
+        assert not [path for path in work.iterdir() if "pooled" in path.name or path.name.startswith(".")]
         return {**board, "provenance": None}
 
-    expected, points = None, 0
-    for number, state in killed_at_every_write(run, work, most=24):
-        points += 1
-        resumed = state.run(run)
-        expected = expected or resumed
-        assert resumed == expected, f"Killed at call {number}, {state}: other scores."
-        assert not state.leftovers
-        assert not [path for path in work.iterdir() if "pooled" in path.name or path.name.startswith(".")]
-    assert points
-    assert expected == {**search(shell, task, space, memory=2e-4, progress=False).to_dict(), "provenance": None}
+    expected = {**search(shell, task, space, memory=2e-4, progress=False).to_dict(), "provenance": None}
+    assert check_resumes(run, work, most=24) == expected
 
 
 def test_the_state_of_averaging(
@@ -130,25 +120,9 @@ def test_the_state_of_averaging(
         averages = average_contexts(backbone, CORPUS, layers=[1], state=path, every=0.0).contexts
         return {"table": averages.table(1).tobytes(), "count": averages.count.tolist()}
 
-    expected, points = None, 0
-    for _, state in killed_at_every_write(run, path, most=30):
-        points += 1
-        resumed = state.run(run)
-        expected = expected or resumed
-        assert resumed == expected, f"After a death at {state} other averages."
-        assert not state.leftovers
-    assert points
+    resumed = check_resumes(run, path, most=30)
     path.unlink(missing_ok=True)
-    assert run() == expected
-
-
-SETTINGS: dict[str, Any] = {
-    "batch_size": 4,
-    "learning_rate": 1e-3,
-    "device": "cpu",
-    "max_steps": 3,
-    "validate_every": 1,
-}
+    assert run() == resumed
 
 
 def test_a_whole_checkpoint_at_every_write(tmp_path: Path, folder_of: Callable[[str], Path], task: PairTask) -> None:
@@ -178,9 +152,9 @@ def test_a_whole_checkpoint_at_every_write(tmp_path: Path, folder_of: Callable[[
 
     save(1)
     last_names = set()
-    for number, state in killed_at_every_write(lambda: save(2), folder):
+    for state in killed_at_every_write(lambda: save(2), folder):
         whole = [path for path in folder.iterdir() if is_whole(path)]
-        assert whole, f"Killed at call {number}, {state}: there is no checkpoint."
+        assert whole, f"Killed at {state}: there is no checkpoint."
         for path in whole:
             check_checkpoint(path)
         last_names.add(last_checkpoint(folder).name)
@@ -202,20 +176,20 @@ def test_checkpoints_of_training(tmp_path: Path, folder_of: Callable[[str], Path
         checkpoint = last_checkpoint(folder / "checkpoints")
         if checkpoint is not None:
             check_checkpoint(checkpoint)
-        train(model, CORPUS[:12], output=folder, validate=task, resume=True, **SETTINGS)
+        settings = {"batch_size": 4, "learning_rate": 1e-3, "device": "cpu", "max_steps": 3, "validate_every": 1}
+        train(model, CORPUS[:12], output=folder, validate=task, resume=True, **settings)
         metadata = json.loads((folder / "training.json").read_text("utf-8"))
         scores = [(row["step"], row["eval_spearman"]) for row in metadata["history"] if "eval_spearman" in row]
         return (folder / "model.safetensors").read_bytes(), [metadata["steps"], metadata["best_step"], scores]
 
     expected, points, resumed = None, 0, set()
-    for number, state in killed_at_every_write(run, folder, most=16):
+    for state in killed_at_every_write(run, folder, most=16):
         points += 1
         checkpoint = last_checkpoint(folder / "checkpoints")
         resumed.add(None if checkpoint is None else checkpoint.name)
         weights_and_scores = state.run(run)
         expected = expected or weights_and_scores
-        assert weights_and_scores == expected, f"Killed at call {number}, {state}: the resumed run ends elsewhere."
-        assert not state.leftovers
+        assert weights_and_scores == expected, f"Killed at {state}: the resumed run ends elsewhere."
         assert not [path.name for path in folder.rglob(".*")], f"After a death at {state}."
     assert points
     assert len(resumed) >= 3, resumed
@@ -232,11 +206,4 @@ def test_parts_of_a_bulk_run(static_folder: Path, tmp_path: Path) -> None:
         encode(texts, static_folder, output, rows_per_part=4)
         return {path.name: path.read_bytes() for path in sorted(output.iterdir())}
 
-    expected, points = None, 0
-    for number, state in killed_at_every_write(run, output, most=24):
-        points += 1
-        parts = state.run(run)
-        expected = expected or parts
-        assert parts == expected, f"Killed at call {number}, {state}: the run that goes on ends elsewhere."
-        assert len(parts) > 1
-    assert points
+    assert len(check_resumes(run, output, most=24)) > 1
