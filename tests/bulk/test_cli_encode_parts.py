@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
-from bulk_helpers import Bulk, sentences
+import pytest
+from bulk_helpers import Bulk, end_of, sentences
 
+from command_line import PROGRAM, write_rows
 from command_line import run as run_line
-from command_line import write_rows
 
 TEXTS = sentences(120)
 
@@ -58,3 +60,21 @@ def test_usage_errors(bulk: Bulk) -> None:
     ):
         assert message in run(*words, "-m", bulk.static, "-o", "out", code=2)
         assert not list(bulk.out.glob("part-*"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell")
+def test_a_bare_locale_and_no_standard_input(monkeypatch: pytest.MonkeyPatch, bulk: Bulk) -> None:
+    """Names and texts beyond ASCII arrive under LC_ALL=C; another file may get the number of a closed stdin."""
+    texts = [f"schöne Grüße an 東京 {n}" for n in range(50)]
+    source = bulk.write("wörter.csv", "\n".join(["ünï,text", *(f"é{n},{text}" for n, text in enumerate(texts))]))
+    program = ("sh", "-c", 'exec "$@" <&-', "sh", *PROGRAM)
+    monkeypatch.setenv("LC_ALL", "C")
+    words = ("wörter.csv", "--rows-per-part", 20, "--workers", 2, "--prompt", "für: ")
+    process = bulk.start(*words, program=program, out="äus")
+    message = end_of(process)
+    assert process.returncode == 0, message
+    assert "äus: 50 rows in 3 parts" in message
+    assert bulk.table("äus")["text"].to_pylist() == texts
+    bulk.encode(source, prompt="für: ", rows_per_part=20)
+    assert bulk.parts("äus") == bulk.parts()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +17,7 @@ from bulk_helpers import Bulk, sentences
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense
 
+from command_line import environment
 from essent import Encoder
 
 TEXTS = sentences(200)
@@ -94,6 +97,44 @@ def test_workers_with_a_static_encoder(bulk: Bulk) -> None:
     assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]  # of a server
 
 
+SCRIPT = """
+import multiprocessing, sys
+from essent.bulk import encode
+
+def work(path, model, out):
+    print(encode(path, model, out, rows_per_part=20, workers=2).rows, flush=True)
+
+if __name__ == "__main__":
+    method, *words = sys.argv[1:]
+    multiprocessing.set_start_method(method)
+    process = multiprocessing.Process(target=work, args=words)
+    process.start()
+    process.join()
+    sys.exit(process.exitcode)
+"""
+UNGUARDED = "import sys\nfrom essent.bulk import encode\nencode(*sys.argv[1:], rows_per_part=20, workers=2)\n"
+
+
+def run_script(bulk: Bulk, code: str, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(bulk.write("script.py", code)), *words]
+    return subprocess.run(command, capture_output=True, text=True, env=environment())
+
+
+@pytest.mark.slow
+def test_workers_of_processes(bulk: Bulk) -> None:
+    """Started by every method; a script without a guard starts itself, and multiprocessing says so."""
+    words = (str(bulk.parquet(60)), str(bulk.static))
+    for method in multiprocessing.get_all_start_methods():
+        done = run_script(bulk, SCRIPT, method, *words, method)
+        assert (done.returncode, done.stdout) == (0, "60\n"), done.stderr
+    done = run_script(bulk, UNGUARDED, *words, "out")
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert "DataError: A worker process ended with code 1 (see its error above)" in last
+    assert "if __name__ == '__main__':" in done.stderr
+    assert not list(bulk.out.iterdir())
+
+
 # -- what a run needs -------------------------------------------------------------------------------------------------
 
 
@@ -112,11 +153,6 @@ def test_workers_with_a_static_encoder(bulk: Bulk) -> None:
 )
 def test_invalid_arguments(arguments: dict, message: str, bulk: Bulk) -> None:
     bulk.refuse(message, "no file", "no model", **arguments)
-
-
-def test_unknown_arguments(bulk: Bulk) -> None:
-    with pytest.raises(TypeError, match="unexpected keyword argument 'colum'"):
-        bulk.encode("no file", "no model", colum="a")
 
 
 def test_unusable_model(bulk: Bulk) -> None:

@@ -120,6 +120,7 @@ def test_foreign_files_in_the_folder(tmp_path: Path, bulk: Bulk) -> None:
     bulk.refuse("was not written by", "b.parquet")
     bulk.refuse("contains sources", tmp_path, force=True)
     bulk.refuse(r"is a file\. Expected a folder", "b.parquet", out="b.parquet")
+    bulk.refuse("is not UTF-8. Choose another name", "b.parquet", out="gr\udcf6sse")
 
 
 # -- in the middle of a run -------------------------------------------------------------------------------------------
@@ -128,12 +129,11 @@ def test_foreign_files_in_the_folder(tmp_path: Path, bulk: Bulk) -> None:
 def test_source_changes_during_the_run(monkeypatch: pytest.MonkeyPatch, bulk: Bulk) -> None:
     """Somebody adds lines when some parts are written: they stay as they are, and the run ends."""
     path = bulk.write("a.txt", "\n".join(sentences(600)) + "\n")
-    encode_batch, encoded = work.encode, []
+    encode_batch = work.encode
 
-    def encode_and_change(batch: Any, model: Any, settings: Any) -> None:
-        encode_batch(batch, model, settings)
-        encoded.append(batch.unit.index)
-        if len(encoded) == 4:
+    def encode_and_change(batch: Any, *arguments: Any) -> None:
+        encode_batch(batch, *arguments)
+        if batch.unit.index == 3:
             with path.open("a", encoding="utf-8") as file:
                 file.write("one more\n")
 

@@ -44,8 +44,7 @@ def compile_shim(folder: Path) -> Path:
 
 def environment(library: Path) -> dict[str, str]:
     """The environment of a process whose children can be killed."""
-    before = f"{os.environ['LD_PRELOAD']}:" if os.environ.get("LD_PRELOAD") else ""
-    return {**os.environ, "LD_PRELOAD": before + str(library), MARK: str(library), "TOKENIZERS_PARALLELISM": "false"}
+    return {**os.environ, "LD_PRELOAD": str(library), MARK: str(library), "TOKENIZERS_PARALLELISM": "false"}
 
 
 @functools.cache
@@ -196,7 +195,6 @@ def killed_at_every_write(
     target: Path,
     *,
     most: int | None = None,
-    half: bool | None = None,
     read: Callable[[Path], Any] = tree_of,
 ) -> Iterator[State]:
     """Kill an action at every call that changes something beside or in its target.
@@ -209,7 +207,6 @@ def killed_at_every_write(
         target: a file or folder, existing or not.
         most: at most about so many points of each kind, spread evenly over the calls; None, or "all" in the variable
             ESSENT_FAULTS_MOST, is every one.
-        half: only deaths in the middle of writing data (True) or between calls (False); None is both.
         read: what of the target is compared; by default every byte. It sees a target that may not exist.
 
     Raises:
@@ -220,7 +217,7 @@ def killed_at_every_write(
         before = Path(backup) / "before"
         shutil.copytree(around, before, symlinks=True)
         old = read(target)
-        for middle in (False, True) if half is None else (half,):
+        for middle in (False, True):
             whole = run_in_child(action, around, half=middle)
             assert whole.status == 0, f"The action fails without being killed:\n{whole.error}"
             assert whole.calls, f"The action changes nothing in {around}."

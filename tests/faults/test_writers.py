@@ -13,30 +13,27 @@ import torch
 from kill_harness import check_old_or_new, check_resumes, killed_at_every_write, tree_of
 from sentence_transformers import SentenceTransformer
 
+import essent
+from essent import Encoder
 from essent.cli.files import write_vectors
 from essent.model.loading import load
 from essent.recipe.contexts import Contexts
 from essent.recipe.recipe import Recipe
-from essent.tasks.examples import Pair
-from essent.tasks.pairs import PairTask
 from families import CORPUS
+from selection_samples import TASK
 
 pytestmark = pytest.mark.faults
 VECTORS = np.arange(40, dtype=np.float32).reshape(4, 10)
 
 
-@pytest.fixture
-def task() -> PairTask:
-    pairs = [Pair(CORPUS[i], CORPUS[j], float((3 * i + 5 * j) % 7)) for i in range(6) for j in range(i)]
-    return PairTask("dev", tuple(pairs))
-
-
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def test_vectors(tmp_path: Path) -> None:
+@pytest.mark.parametrize("existing", [True, False])
+def test_vectors(tmp_path: Path, existing: bool) -> None:
     path = tmp_path / "vectors.npy"
-    write_vectors(path, VECTORS)
+    if existing:
+        write_vectors(path, VECTORS)
     assert check_old_or_new(lambda: write_vectors(path, VECTORS + 1), path)
 
 
@@ -84,12 +81,53 @@ def test_finished_masked_language_model(tmp_path: Path, folder_of: Callable[[str
     assert check_old_or_new(finish, folder, read=read)
 
 
+# -- saved models: what is like another one is killed at some writes of each kind
+
+
+def encoder(model: Path, recipe: str) -> Encoder:
+    return Encoder(str(model), recipe, device="cpu").fit(CORPUS)
+
+
+def test_a_new_encoder(bert: Path, tmp_path: Path) -> None:
+    model = encoder(bert, "ditto:2-3 weights=idf")
+    assert check_old_or_new(lambda: model.save(str(tmp_path / "model")), tmp_path / "model") > 60
+
+
+@pytest.mark.parametrize(("first", "second"), [("ditto:2-3", "mean | zscore"), ("static", "ditto:2-3")])
+def test_over_another_encoder(bert: Path, tmp_path: Path, first: str, second: str) -> None:
+    folder = tmp_path / "model"
+    encoder(bert, first).save(str(folder))
+    (folder / "notes.txt").write_text("mine")
+    replacement = encoder(bert, second)
+    check_old_or_new(lambda: replacement.save(str(folder)), folder, most=60)
+
+
+def test_a_graph_over_another(bert: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "graph"
+    essent.compile(encoder(bert, "cls"), "onnx").save(str(folder))
+    replacement = essent.compile(encoder(bert, "mean"), "onnx")
+    check_old_or_new(lambda: replacement.save(folder), folder, most=60)
+
+
+def test_where_folders_cannot_be_exchanged(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There a death between two renames leaves the old folder aside, and whoever reads or writes next puts it back."""
+    monkeypatch.setattr("essent._core.atomic._exchange", lambda *_: False)
+    folder = tmp_path / "model"
+    old, new = encoder(bert, "cls"), encoder(bert, "mean")
+    old.save(str(folder))
+    allowed_vectors = {encoded.tobytes() for encoded in (old.encode(CORPUS[:3]), new.encode(CORPUS[:3]))}
+    points = 0
+    for state in killed_at_every_write(lambda: new.save(str(folder)), folder, most=30):
+        points += 1
+        assert Encoder(str(folder)).encode(CORPUS[:3]).tobytes() in allowed_vectors, state
+        assert essent.verify(str(folder)).passed
+    assert points > 40
+
+
 # -- what goes on where it stopped ------------------------------------------------------------------------------------
 
 
-def test_the_work_folder_of_a_search(
-    tmp_path: Path, shell_of: Callable[[str], SentenceTransformer], task: PairTask
-) -> None:
+def test_the_work_folder_of_a_search(tmp_path: Path, shell_of: Callable[[str], SentenceTransformer]) -> None:
     """The killed search goes on and ends with the scores of one that was not, bit for bit."""
     from essent.selection.run import search
     from essent.selection.space import Grid, Space
@@ -98,11 +136,11 @@ def test_the_work_folder_of_a_search(
     work, shell = tmp_path / "work", shell_of("bert")
 
     def run() -> dict[str, Any]:
-        board = search(shell, task, space, work=work, memory=2e-4, progress=False).to_dict()
+        board = search(shell, TASK, space, work=work, memory=2e-4, progress=False).to_dict()
         assert not [path for path in work.iterdir() if "pooled" in path.name or path.name.startswith(".")]
         return {**board, "provenance": None}
 
-    expected = {**search(shell, task, space, memory=2e-4, progress=False).to_dict(), "provenance": None}
+    expected = {**search(shell, TASK, space, memory=2e-4, progress=False).to_dict(), "provenance": None}
     assert check_resumes(run, work, most=24) == expected
 
 
@@ -125,7 +163,7 @@ def test_the_state_of_averaging(
     assert run() == resumed
 
 
-def test_a_whole_checkpoint_at_every_write(tmp_path: Path, folder_of: Callable[[str], Path], task: PairTask) -> None:
+def test_a_whole_checkpoint_at_every_write(tmp_path: Path, folder_of: Callable[[str], Path]) -> None:
     """The one before goes when the new one is whole: at every moment one is, and what looks whole is whole."""
     from essent.training.checkpoints import check_checkpoint, is_whole, last_checkpoint
     from essent.training.examples import as_examples
@@ -165,7 +203,7 @@ def test_a_whole_checkpoint_at_every_write(tmp_path: Path, folder_of: Callable[[
     assert last_names == {"checkpoint-1", "checkpoint-2"}
 
 
-def test_checkpoints_of_training(tmp_path: Path, folder_of: Callable[[str], Path], task: PairTask) -> None:
+def test_checkpoints_of_training(tmp_path: Path, folder_of: Callable[[str], Path]) -> None:
     """A checkpoint that looks whole is; the resumed run ends with the bytes of one that was not killed."""
     from essent.training.checkpoints import check_checkpoint, last_checkpoint
     from essent.training.run import train
@@ -177,7 +215,7 @@ def test_checkpoints_of_training(tmp_path: Path, folder_of: Callable[[str], Path
         if checkpoint is not None:
             check_checkpoint(checkpoint)
         settings = {"batch_size": 4, "learning_rate": 1e-3, "device": "cpu", "max_steps": 3, "validate_every": 1}
-        train(model, CORPUS[:12], output=folder, validate=task, resume=True, **settings)
+        train(model, CORPUS[:12], output=folder, validate=TASK, resume=True, **settings)
         metadata = json.loads((folder / "training.json").read_text("utf-8"))
         scores = [(row["step"], row["eval_spearman"]) for row in metadata["history"] if "eval_spearman" in row]
         return (folder / "model.safetensors").read_bytes(), [metadata["steps"], metadata["best_step"], scores]
