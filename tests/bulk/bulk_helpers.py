@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,12 +33,14 @@ def sentences(count: int) -> list[str]:
     return [sentence(number) for number in range(count)]
 
 
-def end_of(process: subprocess.Popen[str]) -> str:
-    """The words on standard error of a process until it ends."""
+def end_of(process: subprocess.Popen[str], code: int | None) -> str:
+    """Wait until a process ends with this code, or any; the words on its standard error."""
     try:
-        return " ".join(process.communicate(timeout=LIMIT)[1].split())
+        message = " ".join(process.communicate(timeout=LIMIT)[1].split())
     finally:
         process.kill()
+    assert code in (None, process.returncode), message
+    return message
 
 
 class Bulk:
@@ -70,21 +73,33 @@ class Bulk:
         tables = (self.write("b.jsonl", "\n".join(rows)), self.write("c.csv.gz", "\n".join(lines)))
         return [self.parquet(texts[:first], "a.parquet"), *tables]
 
-    def start(self, *words: object, program: Sequence[str] = PROGRAM, out: str = "out") -> subprocess.Popen[str]:
-        """A run of the command line in a process of its own; the model's name is as it is seen from where that runs."""
-        command = [*program, "encode", *map(str, words), "-m", os.path.relpath(self.static), "-o", out]
-        return subprocess.Popen(command, stderr=subprocess.PIPE, encoding="utf-8", env=environment())
+    def start(
+        self, *words: object, program: Sequence[str] = PROGRAM, out: str = "out", parts: int = 0
+    ) -> subprocess.Popen[str]:
+        """Start the command line in a process of its own, and wait until it has written so many parts.
 
-    def wait_for_parts(self, process: subprocess.Popen[str], more: int) -> int:
-        """Wait until a process has written so many parts more; how many there are then."""
+        The model's name is as it is seen from where it runs.
+        """
+        command = [*program, "encode", *map(str, words), "-m", os.path.relpath(self.static), "-o", out]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, encoding="utf-8", env=environment())
+        self.wait_for_parts(process, parts)
+        return process
+
+    def wait_for_parts(self, process: subprocess.Popen[str], more: int) -> None:
+        """Wait until a process has written so many parts more."""
 
         def count() -> int:
             return len(list(self.out.glob("part-*")))
 
         target = count() + more
         wait_until(lambda: process.poll() is not None or count() >= target)
-        assert process.poll() is None, end_of(process)
-        return count()
+        assert process.poll() is None, end_of(process, 0)
+
+    def interrupt(self, process: subprocess.Popen[str]) -> None:
+        """Press Ctrl-C: the process ends after the parts that were begun, and says how to go on."""
+        process.send_signal(signal.SIGINT)
+        assert "Run the same command to resume" in end_of(process, 130)
+        assert not list(self.out.glob(".*"))
 
     def check_whole(self, sources: Any, rows_per_part: int) -> None:
         """Check that there are the bytes of a run that nobody killed, and nothing else."""

@@ -227,55 +227,27 @@ def test_conflicting_columns(bulk: Bulk) -> None:
 
 # -- how vectors are stored, and who reads them -----------------------------------------------------------------------
 
-SPARSE = [None if number % 10 == 4 else text for number, text in enumerate(FLAT)]
-HAS_TEXT = [text is not None for text in SPARSE]
-
 
 @pytest.mark.parametrize(
     ("dtype", "kind"),
     [("float32", pa.float32()), ("float16", pa.float16()), ("int8", pa.int8()), ("ubinary", pa.uint8())],
 )
-def test_numbers(dtype: str, kind: pa.DataType, bulk: Bulk) -> None:
-    bulk.encode(bulk.parquet(SPARSE), dtype=dtype, rows_per_part=90)
-    table, stored = bulk.table(), bulk.vectors()
+def test_numbers_and_who_reads_them(dtype: str, kind: pa.DataType, bulk: Bulk) -> None:
+    """DuckDB, Polars, pandas and datasets, all parts in one step, in the order of the rows."""
+    texts = [None if number % 10 == 4 else text for number, text in enumerate(FLAT)]
+    bulk.encode(bulk.parquet(texts), dtype=dtype, rows_per_part=90)
+    out, table, stored = bulk.out, bulk.table(), bulk.vectors()
     assert table.schema.field("embedding").type.value_type == kind
-    assert table["embedding"].is_valid().to_pylist() == HAS_TEXT
-    whole = bulk.encoder().encode([text for text in SPARSE if text is not None])
+    whole = bulk.encoder().encode([text for text in texts if text is not None])
     if dtype == "ubinary":
         np.testing.assert_array_equal(stored, quantize_embeddings(whole, "ubinary"))
     elif dtype == "int8":
-        assert table["scale"].is_valid().to_pylist() == HAS_TEXT
         near = stored * np.array(table["scale"].drop_null())[:, None]
         assert np.abs(near - whole).max() <= np.abs(whole).max() / 254 * 1.01
     else:
         np.testing.assert_allclose(stored, whole, rtol=0 if dtype == "float32" else 1e-3, atol=1e-6)
-
-
-def test_float16_overflow(bulk: Bulk) -> None:
-    encoder = bulk.encoder()
-    object.__setattr__(encoder.table, "rows", encoder.table.rows * 1e6)
-    bulk.refuse("float16 ends at 65504: use float32 or normalize", bulk.parquet(9), encoder, dtype="float16")
-
-
-def test_a_vector_of_zeros_is_none(bulk: Bulk) -> None:
-    """What the model knows nothing of has no vector, and neither have numbers that are not finite."""
-    encoder = bulk.encoder()
-    ids = encoder.ids(["dogs", "kitten"])[0]
-    rows = encoder.table.rows.copy()
-    rows[ids[0]], rows[ids[-1]] = 0, np.inf
-    object.__setattr__(encoder.table, "rows", rows)
-    bulk.encode(bulk.parquet(["dogs", "kitten", "tree"]), encoder)
-    table = bulk.table()
-    assert table["status"].to_pylist() == ["zero", "not finite", "ok"]
-    assert table["embedding"].is_null().to_pylist() == [True, True, False]
-
-
-@pytest.mark.parametrize("dtype", ["float16", "int8"])
-def test_readable_by_others(dtype: str, bulk: Bulk) -> None:
-    """DuckDB, Polars, pandas and datasets, all parts in one step, in the order of the rows."""
-    out = bulk.out
-    bulk.encode(bulk.parquet(SPARSE), dtype=dtype, rows_per_part=90)
-    expected = bulk.table()["embedding"].to_pylist()
+    expected = table["embedding"].to_pylist()
+    assert [row is None for row in expected] == [text is None for text in texts]
 
     def same(vectors_read: Iterable) -> None:
         assert [None if row is None else list(row) for row in vectors_read] == expected
@@ -287,4 +259,18 @@ def test_readable_by_others(dtype: str, bulk: Bulk) -> None:
     same(frame["embedding"])
     files = [str(path) for path in sorted(out.glob("*.parquet"))]
     same(datasets.Dataset.from_parquet(files, cache_dir="cache")["embedding"])
-    assert pq.read_table(out).num_rows == ROWS
+
+
+def test_numbers_that_cannot_be_stored(bulk: Bulk) -> None:
+    """What the model knows nothing of has no vector, nor have infinite numbers; too large ones are refused."""
+    encoder = bulk.encoder()
+    ids = encoder.ids(["dogs", "kitten"])[0]
+    rows = encoder.table.rows * 1e6
+    rows[ids[0]], rows[ids[-1]] = 0, np.inf
+    object.__setattr__(encoder.table, "rows", rows)
+    bulk.encode(bulk.parquet(["dogs", "kitten", "tree"]), encoder)
+    table = bulk.table()
+    assert table["status"].to_pylist() == ["zero", "not finite", "ok"]
+    assert table["embedding"].is_null().to_pylist() == [True, True, False]
+    message = "float16 ends at 65504: use float32 or normalize"
+    bulk.refuse(message, "rows.parquet", encoder, dtype="float16", out="other")

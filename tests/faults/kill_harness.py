@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import os
 import pickle
 import shutil
@@ -68,17 +69,15 @@ def shim() -> Any:
 
 
 def tree_of(target: Path) -> Tree:
-    """Digests of every file of a folder, its links and folders; a file is {"": digest}."""
-    if not os.path.lexists(target):
+    """Digests of every file of a folder, and its folders; a file is {"": digest}."""
+    if not target.exists():
         return None
-    if not target.is_dir() or target.is_symlink():
-        return {"": _describe(target)}
-    return {str(path.relative_to(target)): _describe(path) for path in sorted(target.rglob("*"))}
+    if target.is_file():
+        return {"": _digest(target)}
+    return {str(path.relative_to(target)): _digest(path) for path in sorted(target.rglob("*"))}
 
 
-def _describe(path: Path) -> str:
-    if path.is_symlink():
-        return f"link to {os.readlink(path)}"
+def _digest(path: Path) -> str:
     return "folder" if path.is_dir() else sha256(path.read_bytes()).hexdigest()
 
 
@@ -205,7 +204,7 @@ def killed_at_every_write(
     Args:
         action: writes the target.
         target: a file or folder, existing or not.
-        most: at most about so many points of each kind, spread evenly over the calls; None, or "all" in the variable
+        most: at most so many points of each kind, spread evenly from the last call back; None, or "all" in the variable
             ESSENT_FAULTS_MOST, is every one.
         read: what of the target is compared; by default every byte. It sees a target that may not exist.
 
@@ -215,14 +214,15 @@ def killed_at_every_write(
     around = target.parent
     with tempfile.TemporaryDirectory(prefix="essent-faults-") as backup:
         before = Path(backup) / "before"
-        shutil.copytree(around, before, symlinks=True)
+        shutil.copytree(around, before)
         old = read(target)
         for middle in (False, True):
             whole = run_in_child(action, around, half=middle)
             assert whole.status == 0, f"The action fails without being killed:\n{whole.error}"
             assert whole.calls, f"The action changes nothing in {around}."
             new, names = read(target), frozenset(entry.name for entry in around.iterdir())
-            for number in _spread(len(whole.calls), None if EVERY else most):
+            step = 1 if EVERY or most is None else math.ceil(len(whole.calls) / most)
+            for number in range(len(whole.calls), 0, -step):
                 _put_back(before, around)
                 call = f"{number} {whole.calls[number - 1]}"
                 child = run_in_child(action, around, number, half=middle)
@@ -232,16 +232,9 @@ def killed_at_every_write(
             _put_back(before, around)
 
 
-def _spread(count: int, most: int | None) -> list[int]:
-    """1 … count, or some of them with the first and the last."""
-    if most is None or count <= most:
-        return list(range(1, count + 1))
-    return sorted({1 + round(point * (count - 1) / max(most - 1, 1)) for point in range(most)})
-
-
 def _put_back(before: Path, around: Path) -> None:
     shutil.rmtree(around)
-    shutil.copytree(before, around, symlinks=True)
+    shutil.copytree(before, around)
 
 
 def check_old_or_new(
@@ -258,8 +251,7 @@ def check_old_or_new(
     for state in killed_at_every_write(action, target, most=most, read=read):
         points += 1
         assert state.after_kill in (state.old, state.new), (
-            f"Killed at {state}: against the old one {differences(state.after_kill, state.old)}; "
-            f"against the new one {differences(state.after_kill, state.new)}"
+            f"Killed at {state}, neither the old one nor the new one: {differences(state.after_kill, state.new)}"
         )
         state.run(action)
         assert read(target) == state.new, (

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
-import safetensors.torch
 import torch
 from kill_harness import check_old_or_new, run_in_child, tree_of
 
@@ -43,10 +42,6 @@ def test_every_written_byte_is_counted(tmp_path: Path, writer: Callable[[Path], 
     assert child.written >= path.stat().st_size > 1000
 
 
-def write_directly(path: Path, text: str) -> None:
-    path.write_text(text, "utf-8")
-
-
 def write_two(folder: Path, text: str) -> None:
     """Each file whole, the folder a mixture."""
     folder.mkdir(exist_ok=True)
@@ -63,7 +58,7 @@ def write_beside_and_forget(path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("writer", "message"),
     [
-        (write_directly, "the file differs"),
+        (Path.write_text, "the file differs"),
         (write_two, "b differs"),
         (write_beside_and_forget, "the next run leaves"),
     ],

@@ -19,10 +19,12 @@ from essent.cli.files import write_vectors
 from essent.model.loading import load
 from essent.recipe.contexts import Contexts
 from essent.recipe.recipe import Recipe
+from essent.tasks.pairs import PairTask
 from families import CORPUS
-from selection_samples import TASK
+from selection_samples import PAIRS
 
 pytestmark = pytest.mark.faults
+TASK = PairTask("dev", PAIRS[:15])
 VECTORS = np.arange(40, dtype=np.float32).reshape(4, 10)
 
 
@@ -117,7 +119,7 @@ def test_where_folders_cannot_be_exchanged(bert: Path, tmp_path: Path, monkeypat
     old.save(str(folder))
     allowed_vectors = {encoded.tobytes() for encoded in (old.encode(CORPUS[:3]), new.encode(CORPUS[:3]))}
     points = 0
-    for state in killed_at_every_write(lambda: new.save(str(folder)), folder, most=30):
+    for state in killed_at_every_write(lambda: new.save(str(folder)), folder, most=60):
         points += 1
         assert Encoder(str(folder)).encode(CORPUS[:3]).tobytes() in allowed_vectors, state
         assert essent.verify(str(folder)).passed
