@@ -69,9 +69,9 @@ def test_late_chunks(plain: str, bert: Path, bulk: Bulk) -> None:
     rows = bulk.parquet(texts)
     run = bulk.encode(rows, bert, out="late", chunk=f"late:{plain}", normalize=True)
     bulk.encode(rows, bert, out="plain", chunk=plain)
-    late_rows, plain_rows = (bulk.table(name).to_pylist() for name in ("late", "plain"))
-    names = ("n", "text", "chunk", "chunk_start", "chunk_end", "status")
-    assert [[row[name] for name in names] for row in late_rows] == [[row[name] for name in names] for row in plain_rows]
+    late_rows = bulk.table("late").to_pylist()
+    names = ["n", "text", "chunk", "chunk_start", "chunk_end", "status"]
+    assert bulk.table("late").select(names).equals(bulk.table("plain").select(names))
     assert set(run.statuses) == {"ok", "null", "empty"}
     encoder = Encoder(bert)
     for n in (0, 2, 4, 5):

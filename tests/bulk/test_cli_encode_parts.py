@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 from bulk_helpers import Bulk, end_of, sentences
 
-from command_line import PROGRAM, write_rows
-from command_line import run as run_line
+from command_line import PROGRAM, error, write_rows
 
 TEXTS = sentences(120)
 
 
 def run(*words: object, code: int = 0) -> str:
-    return " ".join(run_line("encode", *words, code=code).stderr.split())
+    return error("encode", *words, code=code)
 
 
 def test_rows_in_and_parts_out(bulk: Bulk) -> None:

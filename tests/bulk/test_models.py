@@ -63,8 +63,8 @@ def test_progress_within_a_part(
     bulk: Bulk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A line after 5 seconds and then every 30 seconds; here, a batch of 20 rows takes 10."""
-    clock = itertools.count(0.0, 10.0)
-    monkeypatch.setattr("essent._core.display.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    clock = SimpleNamespace(monotonic=itertools.count(0.0, 10.0).__next__)
+    monkeypatch.setattr("essent._core.display.time", clock)
     monkeypatch.setattr("essent.bulk.units.BATCH_ROWS", 20)
     bulk.encode(bulk.write("a.txt", "\n".join(TEXTS)), progress=True)
     lines = [line for line in capsys.readouterr().err.splitlines() if " rows, " in line]
