@@ -204,7 +204,7 @@ def killed_at_every_write(
     Args:
         action: writes the target.
         target: a file or folder, existing or not.
-        most: at most so many points of each kind, spread evenly from the last call back; None, or "all" in the variable
+        most: at most so many points of each kind, spread evenly up to the last call; None, or "all" in the variable
             ESSENT_FAULTS_MOST, is every one.
         read: what of the target is compared; by default every byte. It sees a target that may not exist.
 
@@ -222,7 +222,7 @@ def killed_at_every_write(
             assert whole.calls, f"The action changes nothing in {around}."
             new, names = read(target), frozenset(entry.name for entry in around.iterdir())
             step = 1 if EVERY or most is None else math.ceil(len(whole.calls) / most)
-            for number in range(len(whole.calls), 0, -step):
+            for number in sorted(range(len(whole.calls), 0, -step)):
                 _put_back(before, around)
                 call = f"{number} {whole.calls[number - 1]}"
                 child = run_in_child(action, around, number, half=middle)
