@@ -1,9 +1,12 @@
-"""A static encoder and a tiny BERT on disk, rows of every kind, and a way to read what a run wrote."""
+"""Texts and files of many rows, runs of the static encoder on them, and what they wrote."""
 
 from __future__ import annotations
 
-import gzip
 import json
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,39 +15,32 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from command_line import PROGRAM, environment
 from essent import EssentError, StaticEncoder
 from essent.bulk.parts import read_parts
 from essent.bulk.run import BulkResult, encode
+from waiting import LIMIT, wait_until
 
 SUBJECTS = ("A man", "The kitten", "Two dogs", "She", "An old tree")
-ENDS = (
-    "plays the flute.",
-    "climbed the tree",
-    "run through the green field, chasing a red ball",
-    "drinks cold coffee!",
-)
 
 
 def sentence(number: int) -> str:
     """A text of its own for every number, of very different lengths."""
-    words = f"{SUBJECTS[number % 5]} {ENDS[number // 5 % 4]}"
-    return f"{words} {'in the morning ' * (number * 7 % 23)}{number}"
+    return f"{SUBJECTS[number % 5]} climbed the tree {'in the morning ' * (number * 7 % 23)}{number}"
 
 
 def sentences(count: int) -> list[str]:
     return [sentence(number) for number in range(count)]
 
 
-def write_sources(folder: Path, ends: tuple[int, int, int]) -> list[str]:
-    """Rows up to each end in a Parquet file, in JSON lines and in a compressed CSV file; every fiftieth has no text."""
-    first, second, third = ends
-    texts = [None if n % 50 == 3 else sentence(n) for n in range(third)]
-    pq.write_table(pa.table({"n": range(first), "text": texts[:first]}), folder / "a.parquet", row_group_size=300)
-    rows = [json.dumps({"n": n, "text": texts[n]}) for n in range(first, second)]
-    (folder / "b.jsonl").write_text("\n".join(rows), "utf-8")
-    lines = ["line,text", *(f'{n},"{texts[n] or ""}"' for n in range(second, third))]
-    (folder / "c.csv.gz").write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
-    return [str(folder / name) for name in ("a.parquet", "b.jsonl", "c.csv.gz")]
+def end_of(process: subprocess.Popen[str], code: int | None) -> str:
+    """Wait until a process ends with this code, or any; the words on its standard error."""
+    try:
+        message = " ".join(process.communicate(timeout=LIMIT)[1].split())
+    finally:
+        process.kill()
+    assert code in (None, process.returncode), message
+    return message
 
 
 class Bulk:
@@ -56,8 +52,10 @@ class Bulk:
     def encoder(self) -> StaticEncoder:
         return StaticEncoder.load(self.static)
 
-    def write(self, name: str, content: str | bytes) -> Path:
-        Path(name).write_bytes(content.encode() if isinstance(content, str) else content)
+    def write(self, name: str, content: str | bytes | bytearray) -> Path:
+        """Write a file, compressed as its name says."""
+        with pa.output_stream(name) as sink:
+            sink.write(content.encode() if isinstance(content, str) else content)
         return Path(name).absolute()
 
     def parquet(self, texts: list | int, name: str = "rows.parquet") -> Path:
@@ -67,40 +65,65 @@ class Bulk:
         pq.write_table(table, name, row_group_size=100)
         return Path(name).absolute()
 
+    def sources(self, first: int, second: int, third: int) -> list[Path]:
+        """Write rows up to each number in Parquet, JSON lines and compressed CSV; every fiftieth has no text."""
+        texts = [None if n % 50 == 3 else text for n, text in enumerate(sentences(third))]
+        rows = [json.dumps({"n": n, "text": texts[n]}) for n in range(first, second)]
+        lines = ["line,text", *(f'{n},"{texts[n] or ""}"' for n in range(second, third))]
+        tables = (self.write("b.jsonl", "\n".join(rows)), self.write("c.csv.gz", "\n".join(lines)))
+        return [self.parquet(texts[:first], "a.parquet"), *tables]
+
+    def start(
+        self, *words: object, program: Sequence[str] = PROGRAM, out: str = "out", parts: int = 0
+    ) -> subprocess.Popen[str]:
+        """Start the command line in a process of its own, and wait until it has written so many parts.
+
+        The model's name is as it is seen from where it runs.
+        """
+        command = [*program, "encode", *map(str, words), "-m", os.path.relpath(self.static), "-o", out]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, encoding="utf-8", env=environment())
+        self.wait_for_parts(process, parts)
+        return process
+
+    def wait_for_parts(self, process: subprocess.Popen[str], more: int) -> None:
+        """Wait until a process has written so many parts more."""
+
+        def count() -> int:
+            return len(list(self.out.glob("part-*")))
+
+        target = count() + more
+        wait_until(lambda: process.poll() is not None or count() >= target)
+        assert process.poll() is None, end_of(process, 0)
+
+    def interrupt(self, process: subprocess.Popen[str]) -> None:
+        """Press Ctrl-C: the process ends after the parts that were begun, and says how to go on."""
+        process.send_signal(signal.SIGINT)
+        assert "Run the same command to resume" in end_of(process, 130)
+        assert not list(self.out.glob(".*"))
+
+    def check_whole(self, sources: Any, rows_per_part: int) -> None:
+        """Check that there are the bytes of a run that nobody killed, and nothing else."""
+        self.encode(sources, out="whole", rows_per_part=rows_per_part)
+        assert self.parts() == self.parts("whole")
+        assert {path.name for path in self.out.iterdir()} == self.parts().keys()
+
     def encode(self, sources: Any, model: Any = None, *, out: str = "out", **settings: Any) -> BulkResult:
         return encode(sources, self.static if model is None else model, out, **settings)
 
-    def refuse(self, message: str, sources: Any, model: Any = None, **settings: Any) -> None:
-        """Check that a run ends with an error of this pattern."""
-        with pytest.raises(EssentError, match=message):
+    def refuse(self, message: str, sources: Any, model: Any = None, **settings: Any) -> str:
+        """Check that a run ends with an error of this pattern, and return the error."""
+        with pytest.raises(EssentError, match=message) as caught:
             self.encode(sources, model, **settings)
+        return str(caught.value)
 
-    def table(self, out: str | Path = "out") -> pa.Table:
-        return table_of(Path(out))
+    def table(self, out: str = "out") -> pa.Table:
+        """All rows of a run, in order."""
+        return pa.concat_tables([pq.ParquetFile(Path(out) / name).read() for name in read_parts(Path(out))])
+
+    def vectors(self, out: str = "out") -> np.ndarray:
+        """The vectors (N,K) as float32, of the rows that have one."""
+        return np.array(self.table(out)["embedding"].drop_null().to_pylist(), np.float32)
 
     def parts(self, out: str = "out") -> dict[str, bytes]:
-        return contents(Path(out))
-
-
-@pytest.fixture
-def bulk(tmp_path: Path, static_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bulk:
-    """Runs in a folder of the test, which is the current one."""
-    monkeypatch.chdir(tmp_path)
-    return Bulk(static_folder)
-
-
-def table_of(folder: Path) -> pa.Table:
-    """All rows of a run, in order."""
-    return pa.concat_tables([pq.ParquetFile(folder / name).read() for name in read_parts(folder)])
-
-
-def vectors_of(table: pa.Table) -> np.ndarray:
-    """The vectors (N,K) as float32, NaN where a row has none."""
-    rows = table["embedding"].to_pylist()
-    width = next(len(row) for row in rows if row is not None)
-    return np.array([[np.nan] * width if row is None else row for row in rows], np.float32)
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """The bytes of every part."""
-    return {path.name: path.read_bytes() for path in sorted(folder.glob("part-*.parquet"))}
+        """The bytes of every part."""
+        return {path.name: path.read_bytes() for path in sorted(Path(out).glob("part-*.parquet"))}

@@ -1,12 +1,15 @@
-"""Fixtures of the tests of bulk runs; what they share is in `bulk_helpers`."""
+"""The fixture that all tests of bulk runs share."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+import pytest
+from bulk_helpers import Bulk
 
-from bulk_helpers import bulk  # noqa: E402
 
-__all__ = ["bulk"]
+@pytest.fixture
+def bulk(tmp_path: Path, static_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bulk:
+    """Runs in a folder of the test, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    return Bulk(static_folder)

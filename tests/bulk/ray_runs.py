@@ -1,6 +1,6 @@
 """Runs of `essent.encode` on a Ray cluster that a command line cannot ask for.
 
-python ray_runs.py CASE ADDRESS FOLDER     prints what was done, or what is wrong
+python ray_runs.py CASE ADDRESS MODEL     prints what was done with a.txt, or what is wrong
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import essent
 from essent.bulk import ray_cluster
 
 
-def main(case: str, address: str, root: Path) -> None:
-    source: str | Path = root / "a.txt"
+def main(case: str, address: str, model: str) -> None:
+    source = "a.txt"
     if case == "unseen source":  # in the memory of a node there is no such file
         fsspec.filesystem("memory").pipe_file("/a.txt", b"one\ntwo\n")
         source = "memory://a.txt"
     elif case == "unseen output":
         sendable = ray_cluster.sendable  # as where the nodes have another folder of this name
-        ray_cluster.sendable = lambda job: replace(sendable(job), folder=root / "elsewhere")
+        ray_cluster.sendable = lambda job: replace(sendable(job), folder=Path("elsewhere").absolute())
     try:
-        run = essent.encode(source, root / "static", root / "out", ray=address, rows_per_part=20, workers=7)
+        run = essent.encode(source, model, "out", ray=address, rows_per_part=20, workers=7)
     except essent.EssentError as error:
         print(f"{type(error).__name__}: {error}")
     else:
@@ -32,4 +32,4 @@ def main(case: str, address: str, root: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    main(*sys.argv[1:])

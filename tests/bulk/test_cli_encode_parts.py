@@ -2,42 +2,43 @@
 
 from __future__ import annotations
 
-import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
-from bulk_helpers import Bulk, sentences, vectors_of
+from bulk_helpers import Bulk, end_of, sentences
 
-from command_line import run as run_line
+from command_line import PROGRAM, error, write_rows
 
 TEXTS = sentences(120)
 
 
 def run(*words: object, code: int = 0) -> str:
-    return " ".join(run_line("encode", *words, code=code).stderr.split())
+    return error("encode", *words, code=code)
 
 
 def test_rows_in_and_parts_out(bulk: Bulk) -> None:
     path = bulk.parquet([*TEXTS, None, "", " "])
-    output = run(path, "-m", bulk.static, "-o", "out", "--rows-per-part", 50)
+    words = (path, "-m", bulk.static, "-o", "out")
+    output = run(*words, "--rows-per-part", 50)
     assert f"{bulk.out}: 123 rows in 3 parts" in output
     assert "1 row: null (there is no text)" in output
     assert "2 rows: empty (the text is empty, or blank)" in output
-    np.testing.assert_array_equal(vectors_of(bulk.table())[:120], bulk.encoder().encode(TEXTS))
-    output = run(path, "-m", bulk.static, "-o", "out", "--rows-per-part", 50)
+    np.testing.assert_array_equal(bulk.vectors()[:120], bulk.encoder().encode(TEXTS))
+    output = run(*words, "--rows-per-part", 50)
     assert "123 of them by earlier runs" in output
     assert f"Loading {bulk.static} to resume after 123 rows." in output
     before = bulk.parts()
-    assert "rows_per_part was 50 and is now 32768" in run(path, "-m", bulk.static, "-o", "out", code=2)
+    assert "rows_per_part was 50 and is now 32768" in run(*words, code=2)
     assert bulk.parts() == before
-    assert run(path, "-m", bulk.static, "-o", "out", "--force", "--quiet") == ""
+    assert run(*words, "--force", "--quiet") == ""
     assert bulk.parts() != before
 
 
 def test_every_option_arrives(bulk: Bulk) -> None:
     rows = [{"id": n, "page": n % 3, "body": text, "lang": "en"} for n, text in enumerate(TEXTS)]
-    path = bulk.write("a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    path = write_rows(Path("a.jsonl"), rows)
     options = ["--column", "body", "--id", "id", "page", "--dtype", "int8"]
     options += ["--prompt", "query: ", "--normalize", "--truncate-dim", 6]
     run(path, "-m", bulk.static, "-o", "out", *options)
@@ -45,28 +46,32 @@ def test_every_option_arrives(bulk: Bulk) -> None:
     assert table.column_names == ["id", "page", "other_values", "status", "scale", "embedding"]
     assert table["id"].to_pylist() == list(range(120))
     expected = bulk.encoder().encode(TEXTS, prompt="query: ", normalize_embeddings=True, truncate_dim=6)
-    vectors = vectors_of(table) * np.array(table["scale"].to_pylist())[:, None]
+    vectors = bulk.vectors() * np.array(table["scale"].to_pylist())[:, None]
     np.testing.assert_allclose(vectors, expected, atol=0.005)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["a.txt", "--dtype", "int4"], 'Choose from: "float32", "float16", "int8"'),
-        (
-            ["a.txt", "--fit", "a.txt"],
-            "--fit is for a .npy file. For a folder of parts, save a fitted encoder: essent save",
-        ),
+def test_usage_errors(bulk: Bulk) -> None:
+    bulk.write("a.txt", "a dog\n")
+    for words, message in (
+        (["a.txt", "--fit", "a.txt"], "--fit is for a .npy file. For a folder of parts, save a fitted encoder:"),
         (["a.txt", "a.txt"], "is given twice"),
         (["a.txt", "-"], "not standard input"),
-    ],
-)
-def test_usage_errors(words: list, message: str, bulk: Bulk) -> None:
-    Path("a.txt").write_text("a dog\n", "utf-8")
-    assert message in run(*words, "-m", bulk.static, "-o", "out", code=2)
-    assert not list(Path("out").glob("part-*"))
+    ):
+        assert message in run(*words, "-m", bulk.static, "-o", "out", code=2)
+        assert not list(bulk.out.glob("part-*"))
 
 
-def test_options_of_parts_are_refused_for_a_file() -> None:
-    message = run("a.txt", "-m", "nowhere", "-o", "v.npy", "--rows-per-part", 10, code=2)
-    assert "--rows-per-part is for a folder of parts, but" in message
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell")
+def test_a_bare_locale_and_no_standard_input(monkeypatch: pytest.MonkeyPatch, bulk: Bulk) -> None:
+    """Names and texts beyond ASCII arrive under LC_ALL=C; another file may get the number of a closed stdin."""
+    texts = [f"schöne Grüße an 東京 {n}" for n in range(50)]
+    source = bulk.write("wörter.csv", "\n".join(["ünï,text", *(f"é{n},{text}" for n, text in enumerate(texts))]))
+    program = ("sh", "-c", 'exec "$@" <&-', "sh", *PROGRAM)
+    monkeypatch.setenv("LC_ALL", "C")
+    words = ("wörter.csv", "--rows-per-part", 20, "--workers", 2, "--prompt", "für: ")
+    process = bulk.start(*words, program=program, out="äus")
+    assert "äus: 50 rows in 3 parts" in end_of(process, 0)
+    assert bulk.table("äus")["text"].to_pylist() == texts
+    bulk.encode(source, prompt="für: ", rows_per_part=20)
+    assert bulk.parts("äus") == bulk.parts()

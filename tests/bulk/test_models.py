@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,25 +13,24 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from bulk_helpers import Bulk, sentences, table_of, vectors_of
+from bulk_helpers import Bulk, sentences
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense
 
-from essent import Encoder, EssentError
+from command_line import environment
+from essent import Encoder
 
 TEXTS = sentences(200)
 
 
-def check(out: str, expected: np.ndarray, atol: float = 2e-6) -> None:
-    np.testing.assert_allclose(vectors_of(table_of(Path(out))), expected, atol=atol)
-
-
-def test_an_encoder_by_name_and_loaded(bert: Path, bulk: Bulk) -> None:
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_an_encoder_by_name_and_loaded(workers: int, bert: Path, bulk: Bulk) -> None:
+    """The loaded one resumes the run of the folder with the same recipe."""
     path, encoder = bulk.parquet(200), Encoder(bert, "cls")
-    bulk.encode(path, bert, out="a", recipe="cls", rows_per_part=60)
-    bulk.encode(path, encoder, out="b", rows_per_part=60)
-    assert bulk.parts("a") == bulk.parts("b")
-    check("a", encoder.encode(TEXTS))
+    bulk.encode(path, bert, recipe="cls", rows_per_part=60, workers=workers)
+    next(bulk.out.glob("part-*")).unlink()
+    assert 0 < bulk.encode(path, encoder, rows_per_part=60).resumed < 200
+    np.testing.assert_allclose(bulk.vectors(), encoder.encode(TEXTS), atol=2e-6)
 
 
 def test_sentence_transformers(bert: Path, bulk: Bulk) -> None:
@@ -38,9 +39,9 @@ def test_sentence_transformers(bert: Path, bulk: Bulk) -> None:
     model.append(Dense(32, 8))
     model.save("model")
     bulk.encode(bulk.parquet(200), "model")
-    check("out", model.encode(TEXTS, prompt="find: "))
+    np.testing.assert_allclose(bulk.vectors(), model.encode(TEXTS, prompt="find: "), atol=2e-6)
     bulk.encode("rows.parquet", model, out="b", prompt="")
-    check("b", model.encode(TEXTS, prompt=""))
+    np.testing.assert_allclose(bulk.vectors("b"), model.encode(TEXTS, prompt=""), atol=2e-6)
 
 
 @pytest.mark.slow
@@ -50,9 +51,9 @@ def test_graph(compiled_by: Callable, bulk: Bulk) -> None:
     compiled.save("graph")
     path = bulk.parquet(200)
     bulk.encode(path, "graph", rows_per_part=60)
-    check("out", compiled.encode(TEXTS))
+    np.testing.assert_allclose(bulk.vectors(), compiled.encode(TEXTS), atol=2e-6)
     before = bulk.parts()
-    (bulk.out / list(before)[1]).unlink()
+    next(bulk.out.glob("part-*")).unlink()
     bulk.encode(path, "graph", rows_per_part=60, workers=2)
     assert bulk.parts() == before
     bulk.refuse("The graph computes in float32", path, "graph", out="b", precision="bfloat16")
@@ -62,8 +63,8 @@ def test_progress_within_a_part(
     bulk: Bulk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A line after 5 seconds and then every 30 seconds; here, a batch of 20 rows takes 10."""
-    clock = itertools.count(0.0, 10.0)
-    monkeypatch.setattr("essent._core.display.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    clock = SimpleNamespace(monotonic=itertools.count(0.0, 10.0).__next__)
+    monkeypatch.setattr("essent._core.display.time", clock)
     monkeypatch.setattr("essent.bulk.units.BATCH_ROWS", 20)
     bulk.encode(bulk.write("a.txt", "\n".join(TEXTS)), progress=True)
     lines = [line for line in capsys.readouterr().err.splitlines() if " rows, " in line]
@@ -79,10 +80,9 @@ def test_a_recipe_that_learns_is_fitted_before(bert: Path, bulk: Bulk) -> None:
     encoder = Encoder(bert, recipe)
     bulk.refuse("call fit", path, encoder)
     encoder.fit(sentences(50)).save("fitted")
-    bulk.encode(path, "fitted", out="a", rows_per_part=60)
-    check("a", encoder.encode(TEXTS), 2e-5)
-    bulk.encode(path, encoder, out="b", rows_per_part=60)
-    check("b", encoder.encode(TEXTS), 2e-5)
+    for model in ("fitted", encoder):
+        bulk.encode(path, model, force=True)
+        np.testing.assert_allclose(bulk.vectors(), encoder.encode(TEXTS), atol=2e-5)
 
 
 # -- several processes ------------------------------------------------------------------------------------------------
@@ -90,28 +90,49 @@ def test_a_recipe_that_learns_is_fitted_before(bert: Path, bulk: Bulk) -> None:
 
 def test_workers_with_a_static_encoder(bulk: Bulk) -> None:
     """The same bytes as one process, with content that is sent and content that is not; a loaded model is refused."""
-    path = bulk.parquet(200)
-    bulk.write("b.csv", "text\n" + "\n".join(TEXTS[:90]) + "\n")
-    sources = [path, "b.csv"]
-    bulk.encode(sources, out="one", rows_per_part=20)
-    bulk.encode(sources, out="two", rows_per_part=20, workers=2)
-    assert bulk.parts("one") == bulk.parts("two")
-    bulk.refuse("save it, and pass the path of its folder", sources, bulk.encoder(), out="three", workers=2)
+    sources = [bulk.parquet(200), bulk.write("b.csv", "\n".join(["text", *TEXTS[:90]]))]
+    bulk.encode(sources, rows_per_part=20, workers=2)
+    bulk.check_whole(sources, 20)
+    bulk.refuse("save it, and pass the path of its folder", sources, bulk.encoder(), workers=2)
     assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]  # of a server
 
 
-@pytest.mark.slow
-def test_workers_with_a_model(bert: Path, bulk: Bulk) -> None:
-    bulk.encode(bulk.parquet(200), bert, rows_per_part=60, workers=2)
-    check("out", Encoder(bert).encode(TEXTS))
+SCRIPT = """
+import multiprocessing, sys
+from essent.bulk import encode
+
+def work(path, model, out):
+    print(encode(path, model, out, rows_per_part=20, workers=2).rows, flush=True)
+
+if __name__ == "__main__":
+    method, *words = sys.argv[1:]
+    multiprocessing.set_start_method(method)
+    process = multiprocessing.Process(target=work, args=words)
+    process.start()
+    process.join()
+    sys.exit(process.exitcode)
+"""
+UNGUARDED = "import sys\nfrom essent.bulk import encode\nencode(*sys.argv[1:], rows_per_part=20, workers=2)\n"
+
+
+def run_script(bulk: Bulk, code: str, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(bulk.write("script.py", code)), *words]
+    return subprocess.run(command, capture_output=True, text=True, env=environment())
 
 
 @pytest.mark.slow
-def test_the_error_of_a_worker_is_the_runs(bulk: Bulk) -> None:
-    content = bytearray(bulk.parquet(200).read_bytes())
-    content[3000:6000] = bytes(3000)
-    bulk.refuse(r"rows\.parquet", bulk.write("rows.parquet", bytes(content)), rows_per_part=20, workers=2)
-    assert not [child for child in multiprocessing.active_children() if child.name != "essent-engine"]
+def test_workers_of_processes(bulk: Bulk) -> None:
+    """Started by every method; a script without a guard starts itself, and multiprocessing says so."""
+    words = (str(bulk.parquet(60)), str(bulk.static))
+    for method in multiprocessing.get_all_start_methods():
+        done = run_script(bulk, SCRIPT, method, *words, method)
+        assert (done.returncode, done.stdout) == (0, "60\n"), done.stderr
+    done = run_script(bulk, UNGUARDED, *words, "out")
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert "DataError: A worker process ended with code 1 (see its error above)" in last
+    assert "if __name__ == '__main__':" in done.stderr
+    assert not list(bulk.out.iterdir())
 
 
 # -- what a run needs -------------------------------------------------------------------------------------------------
@@ -125,18 +146,17 @@ def test_the_error_of_a_worker_is_the_runs(bulk: Bulk) -> None:
         ({"rows_per_part": 0}, "rows_per_part=0: must be a whole number"),
         ({"recipe": "meen"}, "meen"),
         ({"workers": 0}, "workers=0: must be a whole number"),
+        ({"chunk": "tokens:0"}, "must be 'sentences' or 'tokens:N'"),
+        ({"chunk": "late"}, "must be 'sentences' or 'tokens:N'"),
+        ({"chunk": "late:words"}, "must be 'sentences' or 'tokens:N'"),
     ],
 )
 def test_invalid_arguments(arguments: dict, message: str, bulk: Bulk) -> None:
     bulk.refuse(message, "no file", "no model", **arguments)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'colum'"):
-        bulk.encode("no file", "no model", colum="a")
 
 
 def test_unusable_model(bulk: Bulk) -> None:
+    message = r"is (Linear|int): give the name or the folder of a model, or a loaded one"
     for model in (torch.nn.Linear(2, 2), 5):
-        with pytest.raises(
-            EssentError, match=r"is (Linear|int): give the name or the folder of a model, or a loaded one"
-        ):
-            bulk.encode(bulk.parquet(3), model)
+        bulk.refuse(message, bulk.parquet(3), model)
     bulk.refuse("no model", "rows.parquet", "no model")

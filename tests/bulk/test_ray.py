@@ -4,175 +4,106 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
-from bulk_helpers import contents, sentences, table_of, write_sources
+from bulk_helpers import Bulk, end_of, sentences
 
-from command_line import PROGRAM, environment
+from command_line import environment
 from essent import EssentError
 from essent.bulk import ray_cluster
 from essent.bulk.models import BulkSettings, ModelSpec
 from essent.bulk.parts import read_parts
 from essent.bulk.ray_cluster import connected
-from essent.bulk.run import encode, prepare
+from essent.bulk.run import prepare
 from essent.bulk.work import open_same_model
-from waiting import LIMIT, wait_until
+from waiting import LIMIT
 
 FOLDER = Path(__file__).parent
 
 
-class Nodes:
+class Nodes(subprocess.Popen[str]):
     """A cluster in a process of its own."""
 
     def __init__(self, *cpus: int) -> None:
         command = [sys.executable, str(FOLDER / "ray_nodes.py"), *map(str, cpus)]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
-        )
-        self.address = self._read()
+        super().__init__(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment())
+        self.address = self.read()
 
-    def _read(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
+    def read(self) -> str:
+        assert self.stdout is not None
+        return self.stdout.readline().strip()
 
     def ask(self, line: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{line}\n")
-        self.process.stdin.flush()
-        assert self._read() == "done"
-
-    def end(self) -> None:
-        with self.process:  # closes its input, which ends it, and waits
-            pass
+        assert self.stdin is not None
+        self.stdin.write(f"{line}\n")
+        self.stdin.flush()
+        assert self.read() == "done"
 
 
 @pytest.fixture(scope="module")
 def three_nodes() -> Iterator[Nodes]:
-    nodes = Nodes(1, 1, 1)
-    yield nodes
-    nodes.end()
+    with Nodes(1, 1, 1) as nodes:  # the end closes its input, which ends it, and waits
+        yield nodes
 
 
-@pytest.fixture
-def root(tmp_path: Path, static_folder: Path) -> Path:
-    """Sources of three kinds, 4,000 rows, and the static encoder."""
-    write_sources(tmp_path, (2000, 3000, 4000))
-    shutil.copytree(static_folder, tmp_path / "static")
-    return tmp_path
-
-
-SOURCES = ("a.parquet", "b.jsonl", "c.csv.gz")
-MORE = ("--rows-per-part", "20")
-
-
-def started(
-    root: Path, address: str, *more: str, model: str = "static", sources: Sequence[str] = SOURCES
-) -> subprocess.Popen[str]:
-    """A driver: the command line, with the names of files as they are seen from where it runs."""
-    words = ["encode", *sources, "-m", model, "-o", "out", "--ray", address, *MORE, *more]
-    return subprocess.Popen([*PROGRAM, *words], stderr=subprocess.PIPE, text=True, env=environment(), cwd=root)
-
-
-def ended(process: subprocess.Popen[str]) -> str:
-    try:
-        return process.communicate(timeout=LIMIT)[1]
-    finally:
-        process.kill()
-
-
-def wait_for_parts(process: subprocess.Popen[str], folder: Path, more: int) -> int:
-    """Until so many parts more are there; how many there are then."""
-
-    def count() -> int:
-        return len(list(folder.glob("part-*")))
-
-    target = count() + more
-    wait_until(lambda: process.poll() is not None or count() >= target)
-    assert process.poll() is None, process.communicate()[1]
-    return count()
-
-
-def local_parts(root: Path) -> dict[str, bytes]:
-    encode([root / name for name in SOURCES], root / "static", root / "one", rows_per_part=20)
-    return contents(root / "one")
-
-
-def extra_files(folder: Path) -> list[str]:
-    return [path.name for path in folder.iterdir() if not path.name.startswith("part-")]
+def words(bulk: Bulk, nodes: Nodes) -> list[Any]:
+    """The arguments of a run of 4,000 rows in 200 parts."""
+    return [*bulk.sources(2000, 3000, 4000), "--ray", nodes.address, "--rows-per-part", 20]
 
 
 @pytest.mark.slow
-def test_two_nodes_and_the_driver_are_killed(root: Path, three_nodes: Nodes) -> None:
+def test_two_nodes_and_the_driver_are_killed(bulk: Bulk, three_nodes: Nodes) -> None:
     """Node after node, then the driver; the same command goes on with the one that is left, and with a new one."""
-    process = started(root, three_nodes.address)
-    wait_for_parts(process, root / "out", 20)
-    three_nodes.ask("kill")
-    wait_for_parts(process, root / "out", 20)
-    three_nodes.ask("kill")
-    done = wait_for_parts(process, root / "out", 20)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    parts = read_parts(root / "out")
-    assert done <= len(parts) < 200
-    (root / "out" / ".part-00000-000001.parquet.0123abcd-77-89abcdef.partial").mkdir()  # of another machine
-    process = started(root, three_nodes.address)
-    wait_for_parts(process, root / "out", 20)
+    arguments = words(bulk, three_nodes)
+    process = bulk.start(*arguments, parts=20)
+    for _ in range(2):
+        three_nodes.ask("kill")
+        bulk.wait_for_parts(process, 20)
+    process.kill()
+    end_of(process, None)
+    assert 60 <= len(read_parts(bulk.out)) < 200
+    (bulk.out / ".part-00000-000001.parquet.0123abcd-77-89abcdef.partial").mkdir()  # of another machine
+    process = bulk.start(*arguments, parts=20)
     three_nodes.ask("add 1")
     three_nodes.ask("add 1")
-    output = ended(process)
-    assert process.returncode == 0, output
-    assert re.search(r"4,000 rows in [0-9,]+ parts, [0-9,]+ of them by earlier runs", output.replace("\n", " "))
-    assert contents(root / "out") == local_parts(root)
-    assert [n or 0 for n in table_of(root / "out")["n"].to_pylist()][:2000] == list(range(2000))
-    assert not extra_files(root / "out")
+    assert re.search(r"4,000 rows in [0-9,]+ parts, [0-9,]+ of them by earlier runs", end_of(process, 0))
+    bulk.check_whole(arguments[:3], 20)
 
 
 @pytest.mark.slow
-def test_all_workers_are_lost(root: Path) -> None:
+def test_all_workers_are_lost(bulk: Bulk) -> None:
     """A head that computes nothing is left: the run goes on with a new node."""
-    nodes = Nodes(0, 1, 1)
-    try:
-        process = started(root, nodes.address)
-        wait_for_parts(process, root / "out", 20)
-        nodes.ask("kill")
-        nodes.ask("kill")
-        nodes.ask("add 1")
-        output = ended(process)
-        assert process.returncode == 0, output
-    finally:
-        nodes.end()
-    assert contents(root / "out") == local_parts(root)
+    with Nodes(0, 1, 1) as nodes:
+        arguments = words(bulk, nodes)
+        process = bulk.start(*arguments, parts=20)
+        for line in ("kill", "kill", "add 1"):
+            nodes.ask(line)
+        end_of(process, 0)
+    bulk.check_whole(arguments[:3], 20)
 
 
 @pytest.mark.slow
-def test_interrupted(root: Path, three_nodes: Nodes) -> None:
-    process = started(root, three_nodes.address)
-    wait_for_parts(process, root / "out", 30)
-    process.send_signal(signal.SIGINT)
-    output = ended(process)
-    assert process.returncode == 130, output
-    assert "Run the same command to resume" in " ".join(output.split())
-    assert 30 <= len(read_parts(root / "out")) < 200
-    assert not extra_files(root / "out")
+def test_interrupted(bulk: Bulk, three_nodes: Nodes) -> None:
+    bulk.interrupt(bulk.start(*words(bulk, three_nodes), parts=30))
+    assert 30 <= len(read_parts(bulk.out)) < 200
 
 
-def run_case(case: str, root: Path, nodes: Nodes, kills: float = 0) -> str:
+def run_case(case: str, bulk: Bulk, nodes: Nodes, kills: float = 0) -> str:
     """Run a case, and kill so many processes that compute units meanwhile; return what it prints."""
-    (root / "a.txt").write_text("\n".join(sentences(1100)), "utf-8")
-    command = [sys.executable, str(FOLDER / "ray_runs.py"), case, nodes.address, str(root)]
+    bulk.write("a.txt", "\n".join(sentences(1100)))
+    command = [sys.executable, str(FOLDER / "ray_runs.py"), case, nodes.address, str(bulk.static)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as run:
         while kills and run.poll() is None:
-            for process in psutil.Process(nodes.process.pid).children(recursive=True):
+            for process in psutil.Process(nodes.pid).children(recursive=True):
                 with suppress(psutil.Error):
                     if kills and process.cmdline()[:1] == ["ray::_do"]:
                         process.kill()
@@ -196,15 +127,14 @@ def run_case(case: str, root: Path, nodes: Nodes, kills: float = 0) -> str:
         ("killed", math.inf, r"DataError: part-00000-0000\d\d\.parquet has ended 4 processes"),
     ],
 )
-def test_messages(case: str, kills: float, pattern: str, root: Path, three_nodes: Nodes) -> None:
-    assert re.match(pattern, run_case(case, root, three_nodes, kills))
+def test_messages(case: str, kills: float, pattern: str, bulk: Bulk, three_nodes: Nodes) -> None:
+    assert re.match(pattern, run_case(case, bulk, three_nodes, kills))
 
 
 @pytest.mark.slow
-def test_killed_worker_is_replaced(root: Path, three_nodes: Nodes) -> None:
-    assert run_case("killed", root, three_nodes, 2) == "1100 rows, 0 resumed"
-    encode(root / "a.txt", root / "static", root / "one", rows_per_part=20)
-    assert contents(root / "out") == contents(root / "one")
+def test_killed_worker_is_replaced(bulk: Bulk, three_nodes: Nodes) -> None:
+    assert run_case("killed", bulk, three_nodes, 2) == "1100 rows, 0 resumed"
+    bulk.check_whole("a.txt", 20)
 
 
 # -- without a cluster ------------------------------------------------------------------------------------------------
@@ -219,8 +149,8 @@ def test_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
-def test_another_model_on_a_node(root: Path) -> None:
-    job, *_ = prepare(root / "b.jsonl", ModelSpec(root / "static"), root / "out", settings=BulkSettings())
+def test_another_model_on_a_node(bulk: Bulk) -> None:
+    job, *_ = prepare(bulk.parquet(3), ModelSpec(bulk.static), bulk.out, settings=BulkSettings())
     open_same_model(job, 1)
     with pytest.raises(EssentError, match=r"differs from the model .*: max_seq_length is .* instead of 5"):
         open_same_model(replace(job, run={**job.run, "max_seq_length": 5}), 1)
@@ -239,4 +169,4 @@ def test_resources_of_a_task() -> None:
     assert shares((4, 0), (16, 2), gpus=False) == (4, 0)
     assert shares((0, 0)) == (1, 0)
     three = ((4, 0), (4, 0), (8, 0))
-    assert [shares(*three, workers=count)[0] for count in (1, 2, 3, 4, 5, 16, 99)] == [8, 4, 4, 4, 2, 1, 1]
+    assert [shares(*three, workers=count)[0] for count in (1, 2, 4, 5, 99)] == [8, 4, 4, 2, 1]

@@ -5,27 +5,25 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from bulk_helpers import Bulk, sentence, sentences, write_sources
+from bulk_helpers import Bulk, end_of, sentence, sentences
 from fsspec.implementations.memory import MemoryFile
 
-from command_line import environment
+from essent.bulk import work
 from essent.bulk.parts import read_parts
 
 
-def test_missing_parts_are_recomputed(tmp_path: Path, bulk: Bulk) -> None:
-    """Wherever it stood: also in a file that is read from its beginning."""
-    sources = write_sources(tmp_path, (280, 480, 600))
+def test_missing_parts_are_recomputed(bulk: Bulk) -> None:
+    """Wherever they stood: also in a file that is read from its beginning, or from where the part before ends."""
+    lines = ["line,text", *(f'{n},"{sentence(n)}\nand ünï"' for n in range(200))]
+    sources = [*bulk.sources(280, 480, 600), bulk.write("d.csv", "\n".join(lines))]
     bulk.encode(sources, rows_per_part=30)
     whole = bulk.parts()
     missing = [name for number, name in enumerate(whole) if number % 3 == 1]
@@ -33,30 +31,15 @@ def test_missing_parts_are_recomputed(tmp_path: Path, bulk: Bulk) -> None:
         (bulk.out / name).unlink()
     run = bulk.encode(sources, rows_per_part=30)
     assert bulk.parts() == whole
-    assert run.rows == 600
-    assert run.resumed == 600 - sum(read_parts(bulk.out)[name].rows for name in missing)
-
-
-@pytest.mark.parametrize("suffix", ["", ".zst"])  # what can seek, and what cannot
-def test_resume_within_a_stream(suffix: str, bulk: Bulk) -> None:
-    """From where the last part before the first missing one ended."""
-    content = "\n".join(["n,text", *(f'{n},"{sentence(n)}\nand ünï"' for n in range(200))]).encode()
-    path = f"a.csv{suffix}"
-    with pa.output_stream(path, compression="detect" if suffix else None) as sink:
-        sink.write(content)
-    bulk.encode(path, rows_per_part=30)
-    whole = bulk.parts()
-    for name in list(whole)[3:5]:
-        (bulk.out / name).unlink()
-    bulk.encode(path, rows_per_part=30)
-    assert bulk.parts() == whole
-    assert bulk.table()["n"].to_pylist() == [str(n) for n in range(200)]
+    assert run.rows == 800
+    assert run.resumed == 800 - sum(read_parts(bulk.out)[name].rows for name in missing)
+    assert bulk.table()["line"].drop_null().to_pylist() == [str(n) for n in (*range(480, 600), *range(200))]
 
 
 @pytest.mark.slow
 def test_a_resume_reads_little(monkeypatch: pytest.MonkeyPatch, bulk: Bulk) -> None:
     """At 99 % it reads under 2 % of the input."""
-    lines = "".join(json.dumps({"text": sentence(n), "filler": f"{n:x}" * 250}) + "\n" for n in range(24_000))
+    lines = "".join(json.dumps({"text": sentence(n), "filler": f"{n:x}" * 250}) + "\n" for n in range(26_000))
     fsspec.filesystem("memory").pipe_file("/shelf/large.jsonl", lines.encode())
     bulk.encode("memory://shelf/large.jsonl", rows_per_part=240)
     whole = bulk.parts()
@@ -80,9 +63,9 @@ def test_a_resume_reads_little(monkeypatch: pytest.MonkeyPatch, bulk: Bulk) -> N
 # -- refused ----------------------------------------------------------------------------------------------------------
 
 
-def test_changed_settings_are_refused(bulk: Bulk) -> None:
+def test_another_run_is_refused(bulk: Bulk) -> None:
     path = bulk.parquet(90)
-    bulk.encode(path, rows_per_part=30)
+    bulk.encode(path)
     before = bulk.parts()
     for settings, message in (
         ({"dtype": "float16", "normalize": True}, 'dtype was "float32" and is now "float16"; normalize was false'),
@@ -90,28 +73,15 @@ def test_changed_settings_are_refused(bulk: Bulk) -> None:
         ({"truncate_dim": 5}, "truncate_dim was null and is now 5"),
         ({"id": "n"}, 'id was [] and is now ["n"]'),
         ({"chunk": "sentences"}, 'chunk was null and is now "sentences"'),
-        ({"rows_per_part": 31}, "rows_per_part was 30 and is now 31"),
     ):
-        bulk.refuse(re.escape(message), path, **{"rows_per_part": 30, **settings})
-    assert bulk.parts() == before
-    bulk.encode(path, force=True, rows_per_part=31)
-    assert bulk.parts() != before
-
-
-def test_another_model_and_another_source_are_refused(bulk: Bulk) -> None:
-    from safetensors.numpy import load_file, save_file
-
-    path = bulk.parquet(90)
-    bulk.encode(path, rows_per_part=30)
-    shutil.copytree(bulk.static, "other")
-    (weights,) = Path("other").rglob("model.safetensors")
-    arrays = load_file(weights)
-    save_file({name: array + 1 for name, array in arrays.items()}, weights)
-    bulk.refuse("model was", path, "other", rows_per_part=30)
+        bulk.refuse(re.escape(message), path, **settings)
+    encoder = bulk.encoder()
+    object.__setattr__(encoder.table, "rows", encoder.table.rows + 1)
+    bulk.refuse("model was", path, encoder)
     changed = sentences(90)
     changed[40] = changed[40][::-1]  # the same length
-    bulk.parquet(changed)
-    bulk.refuse(r"rows\.parquet has changed: .*samples", path, rows_per_part=30)
+    bulk.refuse(r"rows\.parquet has changed: .*samples", bulk.parquet(changed))
+    assert bulk.parts() == before
 
 
 def test_more_files_of_a_pattern_are_added(bulk: Bulk) -> None:
@@ -126,7 +96,7 @@ def test_more_files_of_a_pattern_are_added(bulk: Bulk) -> None:
     bulk.refuse(r"source 1 was .*rows-1\.parquet and is now .*rows-0\.parquet", "rows-*.parquet")
 
 
-def test_foreign_files_in_the_folder(tmp_path: Path, bulk: Bulk) -> None:
+def test_foreign_files_in_the_folder(bulk: Bulk) -> None:
     """What is not essent's stays; what has a part's name and is none is refused."""
     bulk.out.mkdir()
     (bulk.out / "notes.txt").write_text("mine", "utf-8")
@@ -138,8 +108,9 @@ def test_foreign_files_in_the_folder(tmp_path: Path, bulk: Bulk) -> None:
     bulk.refuse("is damaged", "b.parquet")
     pq.write_table(pa.table({"a": [1]}), part)
     bulk.refuse("was not written by", "b.parquet")
-    bulk.refuse("contains sources", tmp_path, force=True)
+    bulk.refuse("contains sources", "out", force=True)
     bulk.refuse(r"is a file\. Expected a folder", "b.parquet", out="b.parquet")
+    bulk.refuse("is not UTF-8. Choose another name", "b.parquet", out="gr\udcf6sse")
 
 
 # -- in the middle of a run -------------------------------------------------------------------------------------------
@@ -147,15 +118,12 @@ def test_foreign_files_in_the_folder(tmp_path: Path, bulk: Bulk) -> None:
 
 def test_source_changes_during_the_run(monkeypatch: pytest.MonkeyPatch, bulk: Bulk) -> None:
     """Somebody adds lines when some parts are written: they stay as they are, and the run ends."""
-    import essent.bulk.work as work
-
     path = bulk.write("a.txt", "\n".join(sentences(600)) + "\n")
-    encode_batch, encoded = work.encode, []
+    encode_batch = work.encode
 
-    def encode_and_change(batch: Any, model: Any, settings: Any) -> None:
-        encode_batch(batch, model, settings)
-        encoded.append(batch.unit.index)
-        if len(encoded) == 4:
+    def encode_and_change(batch: Any, *arguments: Any) -> None:
+        encode_batch(batch, *arguments)
+        if batch.unit.index == 3:
             with path.open("a", encoding="utf-8") as file:
                 file.write("one more\n")
 
@@ -178,19 +146,17 @@ sys.exit(main())
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits of processes")
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_full_disk(workers: str, bulk: Bulk) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_full_disk(workers: int, bulk: Bulk) -> None:
     """An error without a traceback, and what is there is whole."""
     texts = [*sentences(200), *(sentence(n) * 40 + os.urandom(9000).hex() for n in range(60))]
     bulk.write("a.txt", "\n".join(texts))
-    out = bulk.out
-    words = ["encode", "a.txt", "-m", bulk.static, "-o", "out", "--rows-per-part", 10, "--workers", workers]
-    command = [sys.executable, "-c", LIMITED, *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment())
-    assert done.returncode == 2, done.stderr
-    assert "The disk is full. The parts in" in " ".join(done.stderr.split())
-    assert "Traceback" not in done.stderr
-    assert not list(out.glob("[._]*"))
-    assert read_parts(out) or workers == "2"
+    program = (sys.executable, "-c", LIMITED)
+    process = bulk.start("a.txt", "--rows-per-part", 10, "--workers", workers, program=program)
+    message = end_of(process, 2)
+    assert "The disk is full. The parts in" in message
+    assert "Traceback" not in message
+    assert not list(bulk.out.glob("[._]*"))
+    assert read_parts(bulk.out) or workers == 2
     bulk.encode("a.txt", rows_per_part=10)
     assert bulk.table()["text"].to_pylist() == texts

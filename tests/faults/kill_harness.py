@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import os
 import pickle
 import shutil
@@ -34,33 +35,17 @@ WITHOUT = f"run it under the shim: python {Path(__file__).name} [arguments of py
 Tree = dict[str, str] | None  # relative path -> what is there; None where nothing is
 
 
-def compiler() -> str | None:
-    """The C compiler's name, None without one."""
-    return next((executable for name in (os.environ.get("CC"), "cc", "gcc", "clang") if name
-                 and (executable := shutil.which(name))), None)  # fmt: skip
-
-
 def compile_shim(folder: Path) -> Path:
-    """Compile the shim into a folder.
-
-    Raises:
-        RuntimeError: there is no C compiler, or it fails; the message has what it says.
-    """
-    executable = compiler()
-    if executable is None or not sys.platform.startswith("linux"):
-        raise RuntimeError("The kill points need Linux and a C compiler (cc): install one, e.g. apt install gcc.")
+    """Compile the shim into a folder."""
     library = folder / "kill_shim.so"
-    command = [executable, "-O1", "-shared", "-fPIC", "-o", str(library), str(SHIM), "-ldl"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
+    command = [os.environ.get("CC", "cc"), "-O1", "-shared", "-fPIC", "-o", str(library), str(SHIM), "-ldl"]
+    subprocess.run(command, check=True)
     return library
 
 
 def environment(library: Path) -> dict[str, str]:
     """The environment of a process whose children can be killed."""
-    before = f"{os.environ['LD_PRELOAD']}:" if os.environ.get("LD_PRELOAD") else ""
-    return {**os.environ, "LD_PRELOAD": before + str(library), MARK: str(library), "TOKENIZERS_PARALLELISM": "false"}
+    return {**os.environ, "LD_PRELOAD": str(library), MARK: str(library), "TOKENIZERS_PARALLELISM": "false"}
 
 
 @functools.cache
@@ -75,7 +60,7 @@ def shim() -> Any:
         raise RuntimeError(f"This process was started without the shim; {WITHOUT}.")
     library.kill_arm.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_char_p]
     library.kill_arm.restype = library.kill_disarm.restype = None
-    library.kill_counted.restype = library.kill_written.restype = ctypes.c_long
+    library.kill_written.restype = ctypes.c_long
     library.kill_journal.restype = ctypes.c_char_p
     return library
 
@@ -84,17 +69,15 @@ def shim() -> Any:
 
 
 def tree_of(target: Path) -> Tree:
-    """Digests of every file of a folder, its links and folders; a file is {"": digest}."""
-    if not os.path.lexists(target):
+    """Digests of every file of a folder, and its folders; a file is {"": digest}."""
+    if not target.exists():
         return None
-    if not target.is_dir() or target.is_symlink():
-        return {"": _describe(target)}
-    return {str(path.relative_to(target)): _describe(path) for path in sorted(target.rglob("*"))}
+    if target.is_file():
+        return {"": _digest(target)}
+    return {str(path.relative_to(target)): _digest(path) for path in sorted(target.rglob("*"))}
 
 
-def _describe(path: Path) -> str:
-    if path.is_symlink():
-        return f"link to {os.readlink(path)}"
+def _digest(path: Path) -> str:
     return "folder" if path.is_dir() else sha256(path.read_bytes()).hexdigest()
 
 
@@ -175,7 +158,7 @@ class State:
 
     Attributes:
         target: what the action writes.
-        call: the counted call it was killed at, "name path".
+        call: the counted call it was killed at, "number name path".
         half: killed in the middle of it, not before it.
         old, new: what `read` finds in the target before the action, and after an action that was not killed.
         after_kill: what it finds after the death.
@@ -190,19 +173,16 @@ class State:
     after_kill: Any
     names: frozenset[str]
 
-    @property
-    def leftovers(self) -> list[str]:
-        """Names around the target that an action which was not killed does not leave, as they are at this moment."""
-        return sorted({entry.name for entry in self.target.parent.iterdir()} - self.names)
-
     def run(self, action: Callable[[], Any]) -> Any:
         """What an action returns on what was left; it runs to its end, in a child.
 
         Raises:
-            AssertionError: it fails.
+            AssertionError: it fails, or leaves more around the target than an action that was not killed.
         """
         child = run_in_child(action, self.target.parent)
         assert child.status == 0, f"After a death at {self}:\n{child.error}"
+        leftovers = {entry.name for entry in self.target.parent.iterdir()} - self.names
+        assert not leftovers, f"After a death at {self} the next run leaves {leftovers}."
         return child.value
 
     def __str__(self) -> str:
@@ -214,10 +194,9 @@ def killed_at_every_write(
     target: Path,
     *,
     most: int | None = None,
-    half: bool | None = None,
     read: Callable[[Path], Any] = tree_of,
-) -> Iterator[tuple[int, State]]:
-    """Kill an action at every call that changes something beside or in its target; the number of the call, and a state.
+) -> Iterator[State]:
+    """Kill an action at every call that changes something beside or in its target.
 
     The folder around the target must be the test's own: it is put back to what it was before each child. The action
     runs in children only; it should do the same each time.
@@ -225,9 +204,8 @@ def killed_at_every_write(
     Args:
         action: writes the target.
         target: a file or folder, existing or not.
-        most: at most about so many points of each kind, spread evenly over the calls; None, or "all" in the variable
+        most: at most so many points of each kind, spread evenly up to the last call; None, or "all" in the variable
             ESSENT_FAULTS_MOST, is every one.
-        half: only deaths in the middle of writing data (True) or between calls (False); None is both.
         read: what of the target is compared; by default every byte. It sees a target that may not exist.
 
     Raises:
@@ -236,36 +214,27 @@ def killed_at_every_write(
     around = target.parent
     with tempfile.TemporaryDirectory(prefix="essent-faults-") as backup:
         before = Path(backup) / "before"
-        shutil.copytree(around, before, symlinks=True)
+        shutil.copytree(around, before)
         old = read(target)
-        for middle in (False, True) if half is None else (half,):
+        for middle in (False, True):
             whole = run_in_child(action, around, half=middle)
             assert whole.status == 0, f"The action fails without being killed:\n{whole.error}"
             assert whole.calls, f"The action changes nothing in {around}."
             new, names = read(target), frozenset(entry.name for entry in around.iterdir())
-            for number in _spread(len(whole.calls), None if EVERY else most):
+            step = 1 if EVERY or most is None else math.ceil(len(whole.calls) / most)
+            for number in sorted(range(len(whole.calls), 0, -step)):
                 _put_back(before, around)
-                child, call = run_in_child(action, around, number, half=middle), whole.calls[number - 1]
+                call = f"{number} {whole.calls[number - 1]}"
+                child = run_in_child(action, around, number, half=middle)
                 assert child.status in (0, KILLED), f"At {call}:\n{child.error}"
                 if child.status == KILLED:  # 0: it made fewer calls this time
-                    yield number, State(target, call, middle, old, new, read(target), names)
+                    yield State(target, call, middle, old, new, read(target), names)
             _put_back(before, around)
 
 
-def _spread(count: int, most: int | None) -> list[int]:
-    """1 … count, or some of them with the first and the last."""
-    if most is None or count <= most:
-        return list(range(1, count + 1))
-    return sorted({1 + round(point * (count - 1) / max(most - 1, 1)) for point in range(most)})
-
-
 def _put_back(before: Path, around: Path) -> None:
-    for entry in around.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        else:
-            entry.unlink()
-    shutil.copytree(before, around, symlinks=True, dirs_exist_ok=True)
+    shutil.rmtree(around)
+    shutil.copytree(before, around)
 
 
 def check_old_or_new(
@@ -279,18 +248,32 @@ def check_old_or_new(
         The number of points.
     """
     points = 0
-    for number, state in killed_at_every_write(action, target, most=most, read=read):
+    for state in killed_at_every_write(action, target, most=most, read=read):
         points += 1
         assert state.after_kill in (state.old, state.new), (
-            f"Killed at call {number}, {state}: against the old one {differences(state.after_kill, state.old)}; "
-            f"against the new one {differences(state.after_kill, state.new)}"
+            f"Killed at {state}, neither the old one nor the new one: {differences(state.after_kill, state.new)}"
         )
         state.run(action)
         assert read(target) == state.new, (
             f"The run after a death at {state} leaves something else: {differences(read(target), state.new)}"
         )
-        assert not state.leftovers, f"After a death at {state} the next run leaves {state.leftovers}."
     return points
+
+
+def check_resumes(action: Callable[[], Any], target: Path, *, most: int) -> Any:
+    """Kill an action everywhere: the next run returns what every other one returns, and leaves nothing else.
+
+    Args: those of `killed_at_every_write`.
+
+    Returns:
+        What it returns.
+    """
+    results = []
+    for state in killed_at_every_write(action, target, most=most):
+        results.append(state.run(action))
+        assert results[-1] == results[0], f"Killed at {state}: the next run ends elsewhere."
+    assert results
+    return results[0]
 
 
 def main(arguments: list[str]) -> int:

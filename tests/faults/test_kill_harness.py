@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
-import safetensors.torch
 import torch
 from kill_harness import check_old_or_new, run_in_child, tree_of
 
 from essent._core import atomic
-from essent._core.atomic import recover, replacing_file, replacing_folder, write_json, write_text
+from essent._core.atomic import recover, replacing_folder, write_json, write_text
 
-pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("under_the_shim")]
+pytestmark = pytest.mark.faults
 
 ROWS = np.arange(50_000, dtype=np.float32).reshape(-1, 10)
 
@@ -43,10 +42,6 @@ def test_every_written_byte_is_counted(tmp_path: Path, writer: Callable[[Path], 
     assert child.written >= path.stat().st_size > 1000
 
 
-def write_directly(path: Path, text: str) -> None:
-    path.write_text(text, "utf-8")
-
-
 def write_two(folder: Path, text: str) -> None:
     """Each file whole, the folder a mixture."""
     folder.mkdir(exist_ok=True)
@@ -63,7 +58,7 @@ def write_beside_and_forget(path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("writer", "message"),
     [
-        (write_directly, "the file differs"),
+        (Path.write_text, "the file differs"),
         (write_two, "b differs"),
         (write_beside_and_forget, "the next run leaves"),
     ],
@@ -77,11 +72,6 @@ def test_nonatomic_writers_are_detected(tmp_path: Path, writer: Callable[[Path, 
 # -- essent._core.atomic -----------------------------------------------------------------------------------------------
 
 
-def replace_file(path: Path, text: str) -> None:
-    with replacing_file(path) as temporary:
-        safetensors.numpy.save_file({text: ROWS}, temporary)
-
-
 def replace_folder(folder: Path, text: str, carried: tuple[str, ...] = ()) -> None:
     with replacing_folder(folder, carried) as temporary:
         write_json(temporary / "about.json", {"text": text})
@@ -93,13 +83,6 @@ def read_after_recovery(folder: Path) -> Any:
     """What a reader does where folders cannot be exchanged: between two renames there is none."""
     recover(folder)
     return tree_of(folder)
-
-
-@pytest.mark.parametrize("existing", [True, False])
-def test_a_file_is_old_or_new_at_every_call(tmp_path: Path, existing: bool) -> None:
-    if existing:
-        replace_file(tmp_path / "file", "old")
-    assert check_old_or_new(lambda: replace_file(tmp_path / "file", "new"), tmp_path / "file")
 
 
 @pytest.mark.parametrize("exchange", [True, False])
