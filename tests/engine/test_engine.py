@@ -99,8 +99,14 @@ def test_tensors_binary_vectors_and_refusals(encoder: Encoder, compiled: Compile
     assert compiled.similarity(tensor, tensor).shape == (5, 5)
     bits = compiled.encode(texts, precision="binary")
     np.testing.assert_array_equal(bits, encoder.encode(texts, precision="binary"), strict=True)
-    with pytest.raises(InputError, match="device='cuda': a CompiledEncoder runs on the CPU"):
-        compiled.encode(["a"], device="cuda")
+    for arguments, message in (
+        ({"output_value": "token_embeddings"}, "only sentence vectors"),
+        ({"device": "cuda"}, "device='cuda': a CompiledEncoder runs on the CPU"),
+    ):
+        with pytest.raises(InputError, match=message):
+            compiled.encode(["a"], **arguments)
+    with pytest.raises(InputError, match="every text must be a str"):
+        compiled.encode(["a", 3])
     with pytest.raises(EngineError, match="cannot be saved: call Comp"):
         compiled.as_sentence_transformer().save(tmp_path / "x")
     assert not (tmp_path / "x").exists()
