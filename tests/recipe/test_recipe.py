@@ -20,9 +20,8 @@ from essent.recipe.recipe import Recipe
 
 EXAMPLES = [row.instance for row in NAMED.values()]
 
-letters = st.text(st.characters(exclude_categories=["Cs"]), max_size=15)
-awkward = st.lists(st.sampled_from(['"', "'", "|", "\\", " ", "=", ":", "#", "\n", "“", "é", "|| ", "[MASK]", "none"]))
-pieces = st.one_of(letters, awkward.map("".join)).filter(lambda text: "{text}" not in text)
+awkward = st.sampled_from(['"', "'", "|", "\\", " ", "=", ":", "#", "\n", "“", "é", "|| ", "[MASK]", "none"])
+pieces = st.lists(st.characters(exclude_categories=["Cs"]) | awkward, max_size=15).map("".join)
 templates = st.one_of(
     st.none(),
     st.sampled_from(sorted(TEMPLATES.values())),
@@ -83,23 +82,25 @@ def test_every_named_recipe_reads_and_writes_itself(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "recipe"),
+    ("text", "fields"),
     [
-        ("mean", Recipe()),
-        ("mean layers=3", Recipe(layers=(("3", 1.0),))),
-        ("first-last | zscore", Recipe(layers=(("0", 0.5), ("L", 0.5)), shaping=("zscore",))),
-        ("  whitening|normalize ", Recipe(layers=(("0", 0.5), ("L", 0.5)), shaping=("whiten", "normalize"))),
-        ("layers=1.5*L+-0.5*random", Recipe(layers=(("L", 1.5), ("random", -0.5)))),
-        ("template='a | b {text}'", Recipe(template="a | b {text}")),
-        (r'template="say \"{text}\" \\o/"', Recipe(template='say "{text}" \\o/')),
-        ("prompt template=none weights=cls", Recipe(weights=("cls",))),
-        ("mean | abtt:2", Recipe(shaping=("abtt",))),
-        ("layers=00+010+L-03+L-0", Recipe(layers="0+10+L-3+L")),
-        ("template=T0 weights=mask layers=L-0-bias", Recipe(template="T0", weights="mask", layers="L-bias")),
+        ("mean", {}),
+        ("first-last | zscore", {"layers": (("0", 0.5), ("L", 0.5)), "shaping": ("zscore",)}),
+        ("  whitening|normalize ", {"layers": "0+L", "shaping": "whiten | normalize"}),
+        ("layers=1.5*L+-0.5*random", {"layers": (("L", 1.5), ("random", -0.5))}),
+        ("layers=0+L", {"layers": [(0, 0.5), ["L", np.float32(0.5)]]}),
+        ("layers=00+010+L-03+L-0", {"layers": "0+10+L-3+L"}),
+        ("template='a | b {text}'", {"template": "a | b {text}"}),
+        (r'template="say \"{text}\" \\o/"', {"template": 'say "{text}" \\o/'}),
+        ("template=T0 weights=mask layers=L-0-bias", {"template": "T0", "weights": "mask", "layers": "L-bias"}),
+        ("prompt template=none weights=cls", {"template": "none", "weights": ("cls",), "shaping": ""}),
+        ("weights=idf*ditto:1-10 reduce=dct", {"weights": "idf * ditto:1-10", "reduce": "dct:2"}),
+        ("mean | abtt:2", {"shaping": ("abtt",)}),
     ],
 )
-def test_text_forms(text: str, recipe: Recipe) -> None:
-    assert Recipe.parse(text) == recipe
+def test_texts_and_fields_give_the_same_recipe(text: str, fields: dict[str, Any]) -> None:
+    recipe = Recipe(**fields)
+    assert Recipe.parse(text) == Recipe.from_dict(fields) == recipe
     assert Recipe.parse(recipe) is recipe
 
 
@@ -121,9 +122,6 @@ def test_sums_of_templates() -> None:
 def test_the_published_templates_are_byte_exact() -> None:
     written = "\n".join(f"{name}\t{template}" for name, template in TEMPLATES.items())
     assert hashlib.sha256(written.encode()).hexdigest()[:16] == "a9ccc37a300ef2da"
-    assert TEMPLATES["T0"] == "This sentence: \u201c{text}\u201d means [MASK]."
-    assert TEMPLATES["bert"] == 'This sentence : "{text}" means [MASK] .'
-    assert TEMPLATES["roberta"] == "This sentence : ' {text} ' means [MASK] ."
 
 
 @pytest.mark.parametrize(
@@ -192,24 +190,6 @@ def test_an_unknown_name_suggests_the_nearest(text: str, hint: str) -> None:
 def test_a_malformed_recipe_shows_the_part_at_fault(text: str, part: str) -> None:
     with pytest.raises(RecipeError, match=re.escape(part)):
         Recipe.parse(text)
-
-
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        ({"layers": "0.3*0+0.7*L-1"}, "layers=0.3*0+0.7*L-1"),
-        ({"layers": [(0, 0.5), ["L", np.float32(0.5)]]}, "layers=0+L"),
-        ({"weights": "idf * ditto:1-10"}, "weights=idf*ditto:1-10"),
-        ({"shaping": "zscore | normalize"}, "mean | zscore | normalize"),
-        ({"shaping": ""}, "mean"),
-        ({"template": "T0", "weights": "mask"}, "template=T0 weights=mask"),
-        ({"template": "none", "reduce": "dct:2"}, "reduce=dct:2"),
-    ],
-)
-def test_fields_may_be_texts(fields: dict[str, Any], text: str) -> None:
-    recipe = Recipe(**fields)
-    assert recipe == Recipe.from_dict(fields) == Recipe.parse(text) == Recipe.parse(str(recipe))
-    assert hash(recipe) == hash(Recipe.parse(text))
 
 
 @pytest.mark.parametrize(
