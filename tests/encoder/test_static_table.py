@@ -66,9 +66,8 @@ def test_a_folder_is_a_static_embedding_and_loads_as_the_recipe(
     again = Encoder(str(tmp_path / "saved"))
     assert again.recipe == Recipe.parse(recipe)
     np.testing.assert_allclose(again.encode([*KNOWN, ""]), encoder.encode([*KNOWN, ""]), atol=1e-5)
-    np.testing.assert_allclose(
-        again.fit(KNOWN).encode(KNOWN), Encoder(model, recipe).fit(KNOWN).encode(KNOWN), atol=1e-5
-    )
+    fresh = Encoder(model, recipe).fit(KNOWN)
+    np.testing.assert_allclose(again.fit(KNOWN).encode(KNOWN), fresh.encode(KNOWN), atol=1e-5)
     assert verify(str(tmp_path / "saved")).passed
 
 
@@ -78,10 +77,9 @@ def test_recipes_beyond_row_means_are_saved_with_the_transformer(
 ) -> None:
     encoder = fitted(model, recipe)
     assert folded(encoder.module) is None
-    if recipe in ("static weights=idf", "static | quantile"):  # by WordEmbeddings, by essent's own module
-        encoder.save(str(tmp_path / "saved"))
-        np.testing.assert_allclose(Encoder(str(tmp_path / "saved")).encode(KNOWN), encoder.encode(KNOWN), atol=1e-5)
-        assert verify(str(tmp_path / "saved")).passed
+    encoder.save(str(tmp_path / "saved"))
+    np.testing.assert_allclose(Encoder(str(tmp_path / "saved")).encode(KNOWN), encoder.encode(KNOWN), atol=1e-5)
+    assert verify(str(tmp_path / "saved")).passed
 
 
 def test_what_folds_and_where_new_recipes_run(model: SentenceTransformer, bert: Path, tmp_path: Path) -> None:
@@ -112,7 +110,6 @@ def test_stored_in_fewer_bits(
     near = rounded(table, kind)
     assert (np.abs(near - table).max(axis=1) <= error * np.abs(table).max(axis=1) + 1e-7).all()
     np.testing.assert_array_equal(rounded(near, kind), near)  # stored again it is the same
-    assert quantised(table, kind)["embeddings"].dtype == np.dtype(kind)
 
     table[7, 1] = -65504.0
     assert quantised(table, "float16")["embeddings"][7, 1] == -65504.0
@@ -131,7 +128,4 @@ def test_stored_in_fewer_bits(
     assert size < wordpiece.get_vocab_size() * (12 * np.dtype(kind).itemsize + 4) + 500
     assert json.loads((tmp_path / "saved" / "config.json").read_text())["embedding_dtype"] == kind
     assert verify(str(tmp_path / "saved")).passed
-    again = Encoder(str(tmp_path / "saved"))
-    np.testing.assert_allclose(again.encode(KNOWN), encoder.encode(KNOWN), atol=1e-6)
-    again.save(str(tmp_path / "twice"))
-    assert (tmp_path / "twice" / "model.safetensors").stat().st_size == size
+    np.testing.assert_allclose(Encoder(str(tmp_path / "saved")).encode(KNOWN), encoder.encode(KNOWN), atol=1e-6)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
-from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -25,18 +24,12 @@ PIECES = st.sampled_from(
 ANY_TEXT = st.lists(st.one_of(PIECES, st.text(max_size=4)), max_size=8).map("".join) | st.text(max_size=30)
 
 
-def plain(tokenizer: object) -> Callable[[list[str]], list[list[int]]]:
-    return lambda texts: text_ids(tokenizer, texts)  # type: ignore[arg-type]
-
-
 def unusual(normaliser: object, *splitting: object, model: object = None) -> object:
     """The tests' word pieces with another normaliser and pre-tokenizers."""
     tokenizer = build_tokenizer("wordpiece")
-    backend = copy.deepcopy(tokenizer.backend_tokenizer)
+    backend = tokenizer.backend_tokenizer
     backend.normalizer, backend.pre_tokenizer = normaliser, pre_tokenizers.Sequence(list(splitting))
-    if model is not None:
-        backend.model = model
-    tokenizer._tokenizer = backend
+    backend.model = model or backend.model
     return tokenizer
 
 
@@ -65,26 +58,23 @@ def apart(request: pytest.FixtureRequest) -> tuple[object, list[WordIds]]:
     tokenizer = APART[request.param]()
     assert tokenizes_words_separately(tokenizer.backend_tokenizer)
     # words between a common one, words one by one
-    return tokenizer, [WordIds(plain(tokenizer), ["a", "the", "t"]), WordIds(plain(tokenizer), [])]
+    return tokenizer, [WordIds(partial(text_ids, tokenizer), common) for common in (["a", "the", "t"], [])]
 
 
 @settings(max_examples=60)
 @given(st.lists(ANY_TEXT, min_size=1, max_size=5))
 def test_ids_by_words_are_the_ids_of_whole_texts(apart: tuple[object, list[WordIds]], texts: list[str]) -> None:
     tokenizer, by_word_variants = apart
-    expected = text_ids(tokenizer, texts)
-    assert split(*whole_ids(plain(tokenizer), texts)) == expected
-    for by_word in by_word_variants:
-        assert split(*by_word(texts)) == expected
+    for variant in (partial(whole_ids, partial(text_ids, tokenizer)), *by_word_variants):
+        assert split(*variant(texts)) == text_ids(tokenizer, texts)
 
 
-FIRST = pre_tokenizers.Metaspace(prepend_scheme="first")
 NOT_APART = {
     "bytes": lambda: build_tokenizer("bytes"),
     "SentencePiece": lambda: build_tokenizer("metaspace"),
     "a phrase": lambda: with_added(AddedToken("New York", normalized=True)),
     "no pre-tokenizer": lambda: unusual(None),
-    "first word marked": lambda: unusual(None, SPACES, FIRST),
+    "first word marked": lambda: unusual(None, SPACES, pre_tokenizers.Metaspace(prepend_scheme="first")),
     "replaced by spaces": lambda: unusual(normalizers.Replace("_", "a b"), WHITE),
     "drawn by lot": lambda: unusual(None, WHITE, model=models.BPE({"a": 0}, [], dropout=0.5)),
 }
