@@ -94,11 +94,15 @@ def test_every_column_of_texts_is_many_texts(encoder: Encoder, bert: Path) -> No
 
 
 def test_prompts_stand_before_the_text(encoder: Encoder) -> None:
-    before = encoder.encode(["how : dogs", "how : a man"])
-    np.testing.assert_array_equal(encoder.encode(["dogs", "a man"], prompt_name="query"), before)
-    np.testing.assert_array_equal(encoder.encode(["dogs", "a man"], prompt="how : "), before)
-    np.testing.assert_array_equal(encoder.encode_query(["dogs", "a man"]), before)
-    np.testing.assert_array_equal(encoder.encode_document(["dogs", "a man"]), encoder.encode(["dogs", "a man"]))
+    texts = ["dogs", "a man"]
+    before = encoder.encode([f"how : {text}" for text in texts])
+    for vectors in (
+        encoder.encode(texts, prompt_name="query"),
+        encoder.encode(texts, prompt="how : "),
+        encoder.encode_query(texts),
+    ):
+        np.testing.assert_array_equal(vectors, before)
+    np.testing.assert_array_equal(encoder.encode_document(texts), encoder.encode(texts))
     with pytest.raises(ValueError, match="prompt_name='question': must be one of 'query'"):
         encoder.encode("dogs", prompt_name="question")
 

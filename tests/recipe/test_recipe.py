@@ -42,7 +42,9 @@ weights = st.lists(
 ).map(tuple)
 reduces = st.sampled_from(["sum", "max", "power", "power:5", "dct", "dct:3"])
 steps = st.lists(
-    st.sampled_from(["zscore", "centre", "whiten", "whiten:8", "abtt", "abtt:3", "quantile", "normalize", "flow"]),
+    st.sampled_from(
+        ["zscore", "centre", "whiten", "whiten:8", "abtt", "abtt:3", "quantile:seed=3", "normalize", "flow"]
+    ),
     max_size=3,
 ).map(tuple)
 recipes = st.builds(Recipe, templates, mixes, weights, reduces, steps) | st.builds(Recipe, ensembles, mixes)
@@ -95,7 +97,8 @@ def test_every_named_recipe_reads_and_writes_itself(text: str) -> None:
         ("template=T0 weights=mask layers=L-0-bias", {"template": "T0", "weights": "mask", "layers": "L-bias"}),
         ("prompt template=none weights=cls", {"template": "none", "weights": ("cls",), "shaping": ""}),
         ("weights=idf*ditto:1-10 reduce=dct", {"weights": "idf * ditto:1-10", "reduce": "dct:2"}),
-        ("mean | abtt:2", {"shaping": ("abtt",)}),
+        ("mean | abtt:2 | whiten:4,eps=0.1 | whiten:eps=0", {"shaping": ("abtt", "whiten:4,0.1", "whiten")}),
+        ("mean | quantile:seed=0 | flow:2,seed=4", {"shaping": ("quantile", "flow:epochs=2,seed=4")}),
     ],
 )
 def test_texts_and_fields_give_the_same_recipe(text: str, fields: dict[str, Any]) -> None:
@@ -154,7 +157,6 @@ def test_an_unknown_name_suggests_the_nearest(text: str, hint: str) -> None:
         ("mean |", "empty step"),
         ("layers=0+", "cannot read"),
         ("layers=0+0", "'0' occurs twice"),
-        ("layers=L+L-0", "'L' occurs twice"),
         ("layers=value:L+value:L-00", "'value:L' occurs twice"),
         ("layers=topk:0", "unknown source 'topk:0'. Known: static"),
         ("layers=attention:1-bias", "unknown source 'attention:1-bias'"),
@@ -180,7 +182,6 @@ def test_an_unknown_name_suggests_the_nearest(text: str, hint: str) -> None:
         ("weights=idf:3", "Arguments of 'idf': none"),
         ("mean | whiten:eps=-1", "eps must be a number ≥ 0, not -1"),
         ("mean | pca:0", "n_components must be an integer ≥ 1, not 0"),
-        ("mean | filter:1.5", "ratio must be an integer ≥ 1, not 1.5"),
         ("mean | flow:hidden=wide", "hidden must be an integer ≥ 1, not 'wide'"),
         ("mean | flow:learning_rate=0.0", "learning_rate=0.0 — must be a number > 0"),
         ('template="unclosed {text}', """not closed: '"unclosed {text}'"""),

@@ -1,20 +1,32 @@
-"""Chains: folding, states, what every step must do; the affine steps against loops and scikit-learn."""
+"""Chains and steps: what each must do, also as scikit-learn's transformers; affine ones against their definitions."""
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
+import pandas as pd
 import pytest
+import sklearn
+import sklearn.decomposition
+import sklearn.exceptions
 import torch
 from safetensors.numpy import load, save
 from shaping_vectors import cosines, sentence_like
-from sklearn.decomposition import PCA
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
 
-from essent.errors import InputError
+from essent.errors import InputError, NotFittedError, RecipeError
 from essent.recipe.shaping import affine as affine_module
-from essent.recipe.shaping.affine import Moments, Whiten, ZScore
-from essent.recipe.shaping.base import Affine, Normalize, shapers
+from essent.recipe.shaping.affine import PCA, AllButTheTop, Centre, EmbedFilter, Moments, Whiten, ZScore
+from essent.recipe.shaping.base import Normalize, Shaper, shapers
 from essent.recipe.shaping.chain import Chain
+from essent.recipe.shaping.nonlinear import Flow, QuantileUniform
+from samples import daily
 
 FLOW = "flow:epochs=1,transforms=2,hidden=8"
 CHAINS = [
@@ -28,21 +40,6 @@ VECTORS = sentence_like(90, 6)
 
 def build(text: str) -> Chain:
     return Chain.parse(text.split("|"))
-
-
-@pytest.mark.parametrize(
-    ("spec", "shortest"),
-    [
-        *((spec, spec) for spec in ("quantile:50", "quantile:seed=3", "flow:learning_rate=1e-05")),
-        ("abtt:2", "abtt"),
-        ("whiten:4,eps=0.1", "whiten:4,0.1"),
-        ("whiten:eps=0", "whiten"),
-        ("flow:2,seed=4", "flow:epochs=2,seed=4"),
-    ],
-)
-def test_a_spec_leaves_defaults_out_and_builds_the_same_step(spec: str, shortest: str) -> None:
-    assert shapers.create(spec).spec() == shortest
-    assert shapers.create(shortest).get_params() == shapers.create(spec).get_params()
 
 
 DEGENERATE = {
@@ -136,10 +133,8 @@ def test_a_chain_equals_its_steps_in_turn(text: str) -> None:
     assert torch.isfinite(vectors.grad).all()
 
 
-def test_neighbouring_affine_steps_fold_into_a_single_map() -> None:
-    folded = build("zscore|abtt|normalize|centre|whiten:2").fit(VECTORS).folded()
-    assert [type(part) for part in folded] == [Affine, Normalize, Affine]
-    first, second = ZScore().fit(VECTORS), Whiten(3).fit(VECTORS + 2)  # fitted apart
+def test_steps_fitted_apart_run_in_turn() -> None:
+    first, second = ZScore().fit(VECTORS), Whiten(3).fit(VECTORS + 2)
     in_turn = second.transform(first.transform(VECTORS))
     np.testing.assert_allclose(Chain([first, second]).transform(VECTORS), in_turn, atol=1e-8)
 
@@ -158,10 +153,10 @@ TOP = np.linalg.svd(CENTRED)[2][:5]
         ("zscore", StandardScaler().fit_transform(VECTORS)),
         ("abtt:0", CENTRED),
         ("abtt:5", CENTRED - CENTRED @ TOP.T @ TOP),
-        ("whiten:4", PCA(4, whiten=True, svd_solver="full").fit_transform(VECTORS)),
-        ("whiten:6", PCA(6, whiten=True, svd_solver="full").fit_transform(VECTORS)),
+        ("whiten:4", sklearn.decomposition.PCA(4, whiten=True, svd_solver="full").fit_transform(VECTORS)),
+        ("whiten:6", sklearn.decomposition.PCA(6, whiten=True, svd_solver="full").fit_transform(VECTORS)),
         *((f"whiten:eps={eps}", CENTRED @ COMPONENTS / np.sqrt(VARIANCES + eps)) for eps in (1e-3, 2.0)),  # soft-ZCA
-        ("pca:4", PCA(4, svd_solver="full").fit_transform(VECTORS)),
+        ("pca:4", sklearn.decomposition.PCA(4, svd_solver="full").fit_transform(VECTORS)),
     ],
 )
 def test_steps_equal_their_definitions(spec: str, reference: np.ndarray) -> None:
@@ -202,15 +197,80 @@ def test_moments_are_independent_of_the_blocks(rows: int, distance: float, monke
     np.testing.assert_allclose(moments.scatter / 49, np.cov(vectors.T), rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize(("count", "components", "warns"), [(30, None, True), (80, 40, False)])
-def test_whitening_few_vectors_warns(
-    count: int, components: int | None, warns: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_whitening_few_vectors_warns(caplog: pytest.LogCaptureFixture) -> None:
     """With fewer vectors than dimensions all of them end equally far apart, which no score tells."""
     affine_module._warn.cache_clear()
-    vectors = np.random.default_rng(0).normal(size=(count, 48))
-    shaped = Whiten(components).fit(vectors).transform(vectors)
-    assert bool(caplog.records) == warns
-    if components is None:
-        assert np.ptp(cosines(shaped)[np.triu_indices(count, 1)]) < 1e-6
-        assert "whiten learns 48 dimensions from 30 texts" in caplog.text
+    vectors = np.random.default_rng(0).normal(size=(80, 48))
+    build("whiten:40").fit(vectors)
+    assert not caplog.records
+    shaped = build("whiten").fit_transform(vectors[:30])
+    assert np.ptp(cosines(shaped)[np.triu_indices(30, 1)]) < 1e-6
+    assert "whiten learns 48 dimensions from 30 texts" in caplog.text
+
+
+# -- scikit-learn -----------------------------------------------------------------------------------------------------
+
+STEPS: dict[str, Shaper | Chain] = {
+    "centre": Centre(),
+    "zscore": ZScore(),
+    "abtt": AllButTheTop(1),
+    "whiten": Whiten(),
+    "pca": PCA(2),
+    "filter": EmbedFilter(1),
+    "quantile": QuantileUniform(50),
+    "normalize": Normalize(),
+    "flow": Flow(epochs=1, transforms=1, hidden=2),
+    "chain": Chain([ZScore(), Whiten(), Normalize()]),
+}
+OF_SETTINGS = {
+    "check_do_not_raise_errors_in_init_or_set_params": "settings are checked when they are given, as a recipe's must be"
+}
+OF_CHAINS = {"check_estimators_overwrite_params": "the steps are fitted in place, as a Pipeline's are"}
+
+
+@pytest.mark.parametrize("name", daily(STEPS, "zscore", "quantile", "chain"))
+def test_scikit_learns_own_checks(name: str) -> None:
+    step = STEPS[name]
+    expected = OF_CHAINS if name == "chain" else OF_SETTINGS if step.get_params() else {}
+    results = check_estimator(clone(step), expected_failed_checks=expected, on_skip=None)
+    assert len(results) > 30
+    assert {result["check_name"] for result in results if result["status"] == "xfail"} == set(expected)
+    assert set(STEPS) == {*shapers, "chain"}
+
+
+def test_a_chain_in_grid_search_clone_and_pickle() -> None:
+    labels = VECTORS[:, 0] > np.median(VECTORS[:, 0])
+    pipeline = make_pipeline(Chain(), LogisticRegression())
+    grid = {"chain__steps": [[ZScore()], [ZScore(), Whiten(np.int64(2))], [QuantileUniform(9), Normalize()]]}
+    search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(VECTORS, labels)
+    fitted = search.best_estimator_[0]
+    assert fitted.is_fitted
+    assert not clone(fitted).is_fitted
+    again = pickle.loads(pickle.dumps(fitted))  # noqa: S301
+    np.testing.assert_array_equal(again.transform(VECTORS), fitted.transform(VECTORS))
+    by_hand = Chain([clone(step) for step in fitted.steps]).fit(VECTORS).transform(VECTORS)
+    np.testing.assert_array_equal(fitted.fit_transform(VECTORS, labels), by_hand)  # the labels are not the moments
+    assert repr(Chain([ZScore(), Whiten(2)])) == "Chain(steps=[ZScore(), Whiten(n_components=2)])"
+
+
+def test_arrays_whatever_scikit_learns_global_output_is() -> None:
+    expected = Whiten(2).fit_transform(VECTORS)
+    with sklearn.config_context(transform_output="pandas"):
+        np.testing.assert_array_equal(Chain([Whiten(2)]).fit_transform(VECTORS), expected)
+
+
+@pytest.mark.parametrize("step", [ZScore(), QuantileUniform(), Flow(), Chain([Normalize(), ZScore()])])
+def test_unfitted_estimators_raise_sklearns_error(step: Shaper | Chain) -> None:
+    with pytest.raises(sklearn.exceptions.NotFittedError, match="call fit first") as caught:
+        clone(step).transform(VECTORS)
+    assert isinstance(caught.value, NotFittedError)
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301  # as from a worker process
+    assert (type(again), str(again)) == (type(caught.value), str(caught.value))
+    assert type(again).__name__ == "NotFittedError"
+
+
+def test_what_scikit_learn_refuses_is_refused() -> None:
+    with pytest.raises(InputError, match=r"(?s)Expected vectors of shape \(N,D\): .*could not convert string to float"):
+        Chain([QuantileUniform(), ZScore()]).fit(pd.DataFrame({"a": [1.0, 2.0], "b": ["one", "two"]}))
+    with pytest.raises(RecipeError):
+        Whiten().set_params(n_components=0).fit(VECTORS)

@@ -13,20 +13,17 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from shaping_vectors import cosines, sentence_like
+from shaping_vectors import cosines
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
 from essent import Encoder, evaluate, search
-from essent.errors import DataError, NotFittedError, RecipeError, UnsupportedRecipeError
-from essent.recipe.shaping import EmbedFilter
-from essent.recipe.shaping.chain import Chain
+from essent.errors import DataError, RecipeError, UnsupportedRecipeError
 from essent.selection.space import Space
 from essent.static.table import Choice, check_choice
 from essent.tasks.pairs import PairTask
 from families import add_noise, build_tokenizer
 from samples import TEXTS
 
-MATRIX = 0.3 + sentence_like(50, 9)  # the rows of an output embedding have a mean
 KNOWN = [text for text in TEXTS if text]  # sentence-transformers has no token for an empty text
 TASK = PairTask("pairs", [(a, b, n % 3 / 2) for n, (a, b) in enumerate(pairwise(KNOWN))])
 
@@ -42,23 +39,6 @@ def filtered(vectors: np.ndarray, output_embedding: np.ndarray, ratio: int) -> n
 def inner(vectors: np.ndarray) -> np.ndarray:
     """Inner products, on which the signs of singular vectors have no effect."""
     return vectors.astype(np.float64) @ vectors.astype(np.float64).T
-
-
-@pytest.mark.parametrize("ratio", [2, 4, 9])
-def test_the_step_equals_its_definition(ratio: int) -> None:
-    vectors = sentence_like(12, 9, seed=4)
-    step = EmbedFilter(ratio).fit(MATRIX)
-    reference = filtered(vectors, MATRIX, ratio)
-    assert step.transform(vectors).shape == reference.shape == (12, step.dim_out(9))
-    np.testing.assert_allclose(np.abs(step.transform(vectors)), np.abs(reference), atol=1e-9)
-    np.testing.assert_array_equal(EmbedFilter(1).fit(MATRIX).transform(vectors), vectors)
-
-
-def test_wrong_ratios_are_refused() -> None:
-    with pytest.raises(UnsupportedRecipeError, match=r"'filter:10' would retain none of n_features=9 .* 1 to 9"):
-        EmbedFilter(10).fit(MATRIX)
-    with pytest.raises(NotFittedError, match="'filter' is not fitted"):
-        Chain.parse(["filter"]).transform(MATRIX)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +67,7 @@ def test_the_models_own_output_embedding_is_read(
 ) -> None:
     """Tied or not, at any layer; without a fit; saved as stock modules."""
     folder = language_model if family == "language model" else folder_of(family)
-    for recipe, ratio in (("mean layers=1", 2), ("weights=last", 3)):
+    for recipe, ratio in (("mean", 1), ("mean", 32), ("mean layers=1", 2), ("weights=last", 3)):
         encoder = Encoder(folder, f"{recipe} | filter:{ratio}")
         vectors = encoder.encode(KNOWN)
         reference = filtered(Encoder(folder, recipe).encode(KNOWN), output_embedding_of(folder), ratio)
@@ -131,6 +111,8 @@ def test_models_without_a_matching_output_embedding_are_refused(
         Encoder(folder_of("electra"), "mean | filter")
     with pytest.raises(UnsupportedRecipeError, match=r"of 32 dimensions, but its vectors have 5"):
         Encoder(folder_of("gpt2"), "mean | pca:5 | filter")
+    with pytest.raises(UnsupportedRecipeError, match=r"'filter:33' would retain none of n_features=32 .* 1 to 32"):
+        Encoder(folder_of("gpt2"), "mean | filter:33")
     for run in (evaluate, lambda model, recipes, task: search(model, task[0], Space(named=recipes))):
         with pytest.raises(UnsupportedRecipeError, match=r"of 32 dimensions, but its vectors have 64"):
             run(folder_of("gpt2"), ("mean reduce=dct:2 | filter",), [TASK])
