@@ -30,30 +30,36 @@ CORPUS = [
     "This sentence from the dictionary means something and is about a synonym for another sentence.",
     'This sentence : "a word" means one thing .',
 ] * 4
-COMMON = {"vocab_size": 0, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
-WIDE = {**COMMON, "max_position_embeddings": 256, "initializer_range": 0.2}
+WIDE = {
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": 256,
+    "initializer_range": 0.2,
+}
+GROUPED = {**WIDE, "num_key_value_heads": 2}
 FAMILIES: dict[str, tuple[str, dict]] = {
     "bert": ("wordpiece", WIDE),
-    "roberta": ("bytes", {**WIDE, "max_position_embeddings": 258, "pad_token_id": 1}),
+    "roberta": ("bytes", {**WIDE, "max_position_embeddings": 258}),
     "electra": ("wordpiece", {**WIDE, "embedding_size": 24}),
     "distilbert": (
         "wordpiece",
-        {"vocab_size": 0, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 256},
+        {"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 256},
     ),
     "albert": ("metaspace", {**WIDE, "embedding_size": 16}),
-    "xlm-roberta": ("metaspace", {**WIDE, "max_position_embeddings": 258, "pad_token_id": 1}),
-    "mpnet": ("wordpiece", {**WIDE, "max_position_embeddings": 258, "pad_token_id": 1}),
+    "xlm-roberta": ("metaspace", {**WIDE, "max_position_embeddings": 258}),
+    "mpnet": ("wordpiece", {**WIDE, "max_position_embeddings": 258}),
     "deberta-v2": (
         "metaspace",
         {**WIDE, "relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False},
     ),
-    "modernbert": ("bytes", {**WIDE, "pad_token_id": 1, "local_attention": 8, "global_attn_every_n_layers": 2}),
-    "t5": ("metaspace", {"vocab_size": 0, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 3, "num_heads": 4}),
-    "gpt2": ("bytes-decoder", {"vocab_size": 0, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 256}),
-    "llama": ("metaspace-decoder", {**WIDE, "num_key_value_heads": 2}),
-    "qwen3": ("bytes-decoder", {**WIDE, "num_key_value_heads": 2, "head_dim": 8}),
+    "modernbert": ("bytes", {**WIDE, "local_attention": 8, "global_attn_every_n_layers": 2}),
+    "t5": ("metaspace", {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 3, "num_heads": 4}),
+    "gpt2": ("bytes-decoder", {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 256}),
+    "llama": ("metaspace-decoder", GROUPED),
+    "qwen3": ("bytes-decoder", {**GROUPED, "head_dim": 8}),
 }
-GROUPED = {**WIDE, "num_key_value_heads": 2}
 MORE_DECODERS: dict[str, tuple[str, dict]] = {  # for the tests of prompts only
     "opt": ("bytes-decoder", {**WIDE, "ffn_dim": 48, "word_embed_proj_dim": 32, "init_std": 0.2}),
     "mistral": ("metaspace-decoder", {**GROUPED, "sliding_window": 8, "max_position_embeddings": 512}),
@@ -136,8 +142,6 @@ def build_family(family: str, folder: Path, seed: int = 0) -> Path:
         if index is not None:
             settings[f"{name}_token_id"] = index
     config = CONFIG_MAPPING[family](**settings)
-    if config.pad_token_id is not None and config.pad_token_id >= settings["vocab_size"]:
-        config.pad_token_id = None
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = T5EncoderModel(config) if family == "t5" else AutoModel.from_config(config)

@@ -22,16 +22,15 @@ def test_keys_tell_models_recipes_and_counts_apart() -> None:
 
 
 def test_another_tokenizer_or_configuration_is_another_model(bert: Path, tmp_path: Path) -> None:
-    backbone = Encoder(bert, "mean").module.backbone
-    same = digest_of_backbone(backbone)
     folder = Path(shutil.copytree(bert, tmp_path / "model"))
-    assert digest_of_backbone(Encoder(folder, "mean").module.backbone) == same  # the path is no part of it
+    original, backbone = (Encoder(source, "mean").module.backbone for source in (bert, folder))
+    assert digest_of_backbone(backbone) == digest_of_backbone(original)  # the path is no part of it
     config = json.loads((folder / "config.json").read_text("utf-8"))
     (folder / "config.json").write_text(json.dumps({**config, "layer_norm_eps": 1e-3}), "utf-8")
-    assert digest_of_backbone(Encoder(folder, "mean").module.backbone) != same
-    assert len({digest_of_backbone(backbone), digest_of_backbone(backbone, 64), digest_of_backbone(backbone, 128)}) == 3
+    assert digest_of_backbone(Encoder(folder, "mean").module.backbone) != digest_of_backbone(original)
+    assert len({digest_of_backbone(original, *settings) for settings in ((), (64,), (128,))}) == 3
     backbone.tokenizer.add_tokens(["flutist"])
-    assert digest_of_backbone(backbone) != same
+    assert digest_of_backbone(backbone) != digest_of_backbone(original)
 
 
 @pytest.mark.parametrize(("rows", "dtype"), [((0, 1), torch.float32), ((3, 2900), torch.int8)])

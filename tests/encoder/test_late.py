@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-import torch
 from sentence_transformers import SentenceTransformer
 
 from essent import Encoder, EssentError
@@ -36,29 +35,23 @@ def tokens_of_document(reference: Reference, document: str) -> tuple[list[int], 
     return encoded["input_ids"], spans
 
 
-def states_of(reference: Reference, document: str) -> tuple[list[np.ndarray], list[np.ndarray], list[Span]]:
-    """Layers (T,D), attention matrices (H,T,T) by layer, and each token's characters."""
-    ids, spans = tokens_of_document(reference, document)
-    with torch.no_grad():
-        output = reference.model(input_ids=torch.tensor([ids]), output_hidden_states=True, output_attentions=True)
-    return [layer[0].numpy() for layer in output.hidden_states], [own[0].numpy() for own in output.attentions], spans
+def tokens_of_chunks(chunks: Sequence[str], spans: list[Span]) -> list[list[int]]:
+    """The tokens whose last character is in each chunk; special tokens go to the first or the last chunk.
 
-
-def owners(chunks: Sequence[str], spans: list[Span]) -> list[int]:
-    """The chunk of each token: that of its last character; special tokens go to the first or the last chunk."""
+    A chunk without tokens reads the token after it, or the last one.
+    """
     of_character = [number for number, chunk in enumerate(chunks) for _ in chunk]
     words = [index for index, span in enumerate(spans) if span is not None]
-    return [
+    owners = [
         of_character[max(span[1] - 1, span[0])] if span is not None else (0 if index < words[0] else len(chunks) - 1)
         for index, span in enumerate(spans)
     ]
-
-
-def tokens_of(chunk: int, by_token: list[int]) -> list[int]:
-    """The tokens of a chunk; one without tokens reads the token after it, or the last one."""
-    own = [index for index, owner in enumerate(by_token) if owner == chunk]
-    later = [index for index, owner in enumerate(by_token) if owner > chunk]
-    return own or later[:1] or [len(by_token) - 1]
+    tokens = []
+    for number in range(len(chunks)):
+        own = [index for index, owner in enumerate(owners) if owner == number]
+        later = [index for index, owner in enumerate(owners) if owner > number]
+        tokens.append(own or later[:1] or [len(owners) - 1])
+    return tokens
 
 
 @pytest.mark.parametrize("family", daily(FAMILIES, "bert", "llama"))
@@ -67,9 +60,9 @@ def test_equals_a_plain_script(family: str, folder_of: Folders, reference_of: Re
     encoder, reference = Encoder(str(folder_of(family)), "mean", device="cpu"), reference_of(family)
     expected = []
     for chunks in DOCUMENTS[:-1]:
-        layers, _, spans = states_of(reference, "".join(chunks))
-        by_token = owners(chunks, spans)
-        expected.append([layers[-1][tokens_of(number, by_token)].mean(axis=0) for number in range(len(chunks))])
+        ids, spans = tokens_of_document(reference, "".join(chunks))
+        states = reference.run(ids)[0][-1]
+        expected.append([states[tokens].mean(axis=0) for tokens in tokens_of_chunks(chunks, spans)])
     for padding_side, batch_size in (("right", 32), ("left", 32), ("right", 1)):
         encoder.tokenizer.padding_side = padding_side
         vectors = encoder.encode_chunks(DOCUMENTS, batch_size=batch_size)
@@ -82,8 +75,8 @@ def test_equals_a_plain_script(family: str, folder_of: Folders, reference_of: Re
 def test_weights_of_a_chunk_equal_its_own(folder_of: Folders, reference_of: References) -> None:
     """Positions from 1 in each chunk, weights scaled in it; attention to itself is that in the document."""
     reference, chunks = reference_of("bert"), DOCUMENTS[0]
-    layers, attentions, spans = states_of(reference, "".join(chunks))
-    by_token = owners(chunks, spans)
+    ids, spans = tokens_of_document(reference, "".join(chunks))
+    layers, attentions = reference.run(ids)
     recipes = {
         "first-last weights=position": lambda at: np.average(
             (layers[0][at] + layers[3][at]) / 2, axis=0, weights=np.arange(1, len(at) + 1)
@@ -95,8 +88,8 @@ def test_weights_of_a_chunk_equal_its_own(folder_of: Folders, reference_of: Refe
     for recipe, vector in recipes.items():
         encoder = Encoder(str(folder_of("bert")), recipe, device="cpu")
         (vectors,) = encoder.encode_chunks([chunks])
-        for number, own in enumerate(vectors):
-            np.testing.assert_allclose(own, vector(tokens_of(number, by_token)), atol=1e-5, err_msg=recipe)
+        by_hand = [vector(tokens) for tokens in tokens_of_chunks(chunks, spans)]
+        np.testing.assert_allclose(vectors, by_hand, atol=1e-5, err_msg=recipe)
 
 
 @pytest.mark.parametrize(
@@ -113,8 +106,7 @@ def test_a_single_chunk_is_the_document(recipe: str, family: str, folder_of: Fol
     """Its vector is that of `encode`, prompt, empty texts and surrogates included."""
     encoder = Encoder(str(folder_of(family)), recipe, device="cpu").fit(CORPUS)
     texts = [*CORPUS[:8], "", " ", "\ud83d\ude00 lone \ud800 surrogate", "[SEP] in </s> a text", "dogs\n"]
-    for prompt in ("", "query: "):
-        options = {"prompt": prompt, "truncate_dim": 16, "normalize_embeddings": True}
+    for options in ({}, {"prompt": "query: ", "truncate_dim": 16, "normalize_embeddings": True}):
         vectors = encoder.encode_chunks([[text] for text in texts], **options)
         np.testing.assert_allclose(np.concatenate(vectors), encoder.encode(texts, **options), atol=2e-5)
 
@@ -126,7 +118,6 @@ def test_longer_than_the_model(family: str, folder_of: Folders, reference_of: Re
     encoder.max_seq_length, prompt = 20, "query: "
     chunks = ["She drinks cold coffee ", " ".join(CORPUS[:3]), " in the morning. ", *(f"{t} " for t in CORPUS[3:8])]
     ids, spans = tokens_of_document(reference, prompt + "".join(chunks))
-    by_token = owners([prompt + chunks[0], *chunks[1:]], spans)
     words = [token for token, span in enumerate(spans) if span is not None]
     start = words[0] + sum(span is not None and span[1] <= len(prompt) for span in spans)  # of every window
     end = words[-1] + 1
@@ -135,11 +126,11 @@ def test_longer_than_the_model(family: str, folder_of: Folders, reference_of: Re
     states = np.full((len(ids), 32), np.nan)
     for first in range(start, end - room + step, step):
         tokens = np.r_[:start, first : min(first + room, end), end : len(ids)]
-        with torch.no_grad():
-            window = reference.model(input_ids=torch.tensor([[ids[token] for token in tokens]])).last_hidden_state[0]
+        window = reference.run([ids[token] for token in tokens])[0][-1]
         is_new = np.isnan(states[tokens, 0]) | (tokens >= end)  # special tokens after the text: those of the last one
-        states[tokens[is_new]] = window.numpy()[is_new]
-    expected = [states[tokens_of(number, by_token)].mean(axis=0) for number in range(len(chunks))]
+        states[tokens[is_new]] = window[is_new]
+    of_chunks = tokens_of_chunks([prompt + chunks[0], *chunks[1:]], spans)
+    expected = [states[tokens].mean(axis=0) for tokens in of_chunks]
     for documents in ([chunks], [["dogs"], chunks, chunks[:2]]):
         vectors = encoder.encode_chunks(documents, prompt=prompt, batch_size=2)[len(documents) > 1]
         np.testing.assert_allclose(vectors, expected, atol=1e-5)

@@ -15,7 +15,7 @@ from essent.encoder.encoder import Encoder
 from essent.errors import UnsupportedRecipeError
 from essent.recipe.named import NAMED
 from essent.recipe.recipe import Recipe
-from families import FAMILIES, MASKED, RELATIVE, WITHOUT_MASK
+from families import FAMILIES, MASKED, RELATIVE, WITHOUT_MASK, Folders
 from reference import Counts, Reference, Sentence, shaped
 from samples import HEADS, LONG, TEXTS, daily
 
@@ -136,28 +136,24 @@ POOLED = ["mean", "first-last-idf", "last-token", "weights=position", "reduce=ma
 
 
 @pytest.mark.parametrize("family", ["bert", "llama", *(daily(["roberta", "deberta-v2", "t5", "gpt2", "modernbert"]))])
-def test_neighbours_order_and_padding_side_do_not_matter(family: str, shell_of: Shells) -> None:
+def test_neighbours_order_and_padding_side_do_not_matter(family: str, folder_of: Folders) -> None:
     start = list(FAMILIES).index(family)
     for text in [POOLED[(start + step) % len(POOLED)] for step in range(2)]:  # each recipe on some families
         if text == "prompt-denoised" and family in {*WITHOUT_MASK, *RELATIVE}:
             continue
-        encoder = Encoder(shell_of(family), text).fit(TEXTS)
+        encoder = Encoder(folder_of(family), text).fit(TEXTS)
         alone = np.concatenate([encoder.encode([text]) for text in TEXTS[:4]])
         batch = [*TEXTS, *(f"{text} {n}" for n, text in enumerate(TEXTS)), LONG]
         assert_close(encoder.encode(batch[::-1], batch_size=64)[::-1][:4], alone)
-        for side in ("left", "right"):
-            with torch.inference_mode():
-                features = encoder.module.pad(encoder.module.ids(batch), side)
-                assert_close(encoder(features)["sentence_embedding"][:4].numpy(), alone)
+        for encoder.tokenizer.padding_side in ("left", "right"):
+            features = encoder.preprocess(batch)
+            assert bool(features["attention_mask"][1, 0]) == (encoder.tokenizer.padding_side == "right")
+            assert_close(encoder(features)["sentence_embedding"][:4].detach().numpy(), alone)
 
 
-def test_the_tokenizers_padding_side_and_weights_in_bfloat16(bert: Path) -> None:
-    encoder, texts = Encoder(str(bert), "ditto:1-2 | normalize"), [*TEXTS, LONG]
-    right = encoder.encode(texts)
-    encoder.tokenizer.padding_side = "left"
-    features = encoder.preprocess(texts)
-    assert not features["attention_mask"][1, 0]
-    assert_close(encoder(features)["sentence_embedding"].detach().numpy(), right)
-    halved = Encoder(str(bert), "ditto:1-2 | normalize", model_kwargs={"dtype": torch.bfloat16})
-    rough = halved.encode(texts, convert_to_tensor=True).float().numpy()
-    assert (right * rough).sum(axis=1).min() > 0.99
+def test_weights_in_bfloat16(bert: Path) -> None:
+    exact, rough = (
+        Encoder(bert, "ditto:1-2 | normalize", model_kwargs={"dtype": dtype}).encode([*TEXTS, LONG])
+        for dtype in (torch.float32, torch.bfloat16)
+    )
+    assert (exact * rough).sum(axis=1).min() > 0.99

@@ -20,9 +20,8 @@ from essent.recipe.recipe import Recipe
 
 EXAMPLES = [row.instance for row in NAMED.values()]
 
-letters = st.text(st.characters(exclude_categories=["Cs"]), max_size=15)
-awkward = st.lists(st.sampled_from(['"', "'", "|", "\\", " ", "=", ":", "#", "\n", "“", "é", "|| ", "[MASK]", "none"]))
-pieces = st.one_of(letters, awkward.map("".join)).filter(lambda text: "{text}" not in text)
+awkward = st.sampled_from(['"', "'", "|", "\\", " ", "=", ":", "#", "\n", "“", "é", "|| ", "[MASK]", "none"])
+pieces = st.lists(st.characters(exclude_categories=["Cs"]) | awkward, max_size=15).map("".join)
 templates = st.one_of(
     st.none(),
     st.sampled_from(sorted(TEMPLATES.values())),
@@ -43,7 +42,9 @@ weights = st.lists(
 ).map(tuple)
 reduces = st.sampled_from(["sum", "max", "power", "power:5", "dct", "dct:3"])
 steps = st.lists(
-    st.sampled_from(["zscore", "centre", "whiten", "whiten:8", "abtt", "abtt:3", "quantile", "normalize", "flow"]),
+    st.sampled_from(
+        ["zscore", "centre", "whiten", "whiten:8", "abtt", "abtt:3", "quantile:seed=3", "normalize", "flow"]
+    ),
     max_size=3,
 ).map(tuple)
 recipes = st.builds(Recipe, templates, mixes, weights, reduces, steps) | st.builds(Recipe, ensembles, mixes)
@@ -83,23 +84,26 @@ def test_every_named_recipe_reads_and_writes_itself(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "recipe"),
+    ("text", "fields"),
     [
-        ("mean", Recipe()),
-        ("mean layers=3", Recipe(layers=(("3", 1.0),))),
-        ("first-last | zscore", Recipe(layers=(("0", 0.5), ("L", 0.5)), shaping=("zscore",))),
-        ("  whitening|normalize ", Recipe(layers=(("0", 0.5), ("L", 0.5)), shaping=("whiten", "normalize"))),
-        ("layers=1.5*L+-0.5*random", Recipe(layers=(("L", 1.5), ("random", -0.5)))),
-        ("template='a | b {text}'", Recipe(template="a | b {text}")),
-        (r'template="say \"{text}\" \\o/"', Recipe(template='say "{text}" \\o/')),
-        ("prompt template=none weights=cls", Recipe(weights=("cls",))),
-        ("mean | abtt:2", Recipe(shaping=("abtt",))),
-        ("layers=00+010+L-03+L-0", Recipe(layers="0+10+L-3+L")),
-        ("template=T0 weights=mask layers=L-0-bias", Recipe(template="T0", weights="mask", layers="L-bias")),
+        ("mean", {}),
+        ("first-last | zscore", {"layers": (("0", 0.5), ("L", 0.5)), "shaping": ("zscore",)}),
+        ("  whitening|normalize ", {"layers": "0+L", "shaping": "whiten | normalize"}),
+        ("layers=1.5*L+-0.5*random", {"layers": (("L", 1.5), ("random", -0.5))}),
+        ("layers=0+L", {"layers": [(0, 0.5), ["L", np.float32(0.5)]]}),
+        ("layers=00+010+L-03+L-0", {"layers": "0+10+L-3+L"}),
+        ("template='a | b {text}'", {"template": "a | b {text}"}),
+        (r'template="say \"{text}\" \\o/"', {"template": 'say "{text}" \\o/'}),
+        ("template=T0 weights=mask layers=L-0-bias", {"template": "T0", "weights": "mask", "layers": "L-bias"}),
+        ("prompt template=none weights=cls", {"template": "none", "weights": ("cls",), "shaping": ""}),
+        ("weights=idf*ditto:1-10 reduce=dct", {"weights": "idf * ditto:1-10", "reduce": "dct:2"}),
+        ("mean | abtt:2 | whiten:4,eps=0.1 | whiten:eps=0", {"shaping": ("abtt", "whiten:4,0.1", "whiten")}),
+        ("mean | quantile:seed=0 | flow:2,seed=4", {"shaping": ("quantile", "flow:epochs=2,seed=4")}),
     ],
 )
-def test_text_forms(text: str, recipe: Recipe) -> None:
-    assert Recipe.parse(text) == recipe
+def test_texts_and_fields_give_the_same_recipe(text: str, fields: dict[str, Any]) -> None:
+    recipe = Recipe(**fields)
+    assert Recipe.parse(text) == Recipe.from_dict(fields) == recipe
     assert Recipe.parse(recipe) is recipe
 
 
@@ -121,9 +125,6 @@ def test_sums_of_templates() -> None:
 def test_the_published_templates_are_byte_exact() -> None:
     written = "\n".join(f"{name}\t{template}" for name, template in TEMPLATES.items())
     assert hashlib.sha256(written.encode()).hexdigest()[:16] == "a9ccc37a300ef2da"
-    assert TEMPLATES["T0"] == "This sentence: \u201c{text}\u201d means [MASK]."
-    assert TEMPLATES["bert"] == 'This sentence : "{text}" means [MASK] .'
-    assert TEMPLATES["roberta"] == "This sentence : ' {text} ' means [MASK] ."
 
 
 @pytest.mark.parametrize(
@@ -156,7 +157,6 @@ def test_an_unknown_name_suggests_the_nearest(text: str, hint: str) -> None:
         ("mean |", "empty step"),
         ("layers=0+", "cannot read"),
         ("layers=0+0", "'0' occurs twice"),
-        ("layers=L+L-0", "'L' occurs twice"),
         ("layers=value:L+value:L-00", "'value:L' occurs twice"),
         ("layers=topk:0", "unknown source 'topk:0'. Known: static"),
         ("layers=attention:1-bias", "unknown source 'attention:1-bias'"),
@@ -182,7 +182,6 @@ def test_an_unknown_name_suggests_the_nearest(text: str, hint: str) -> None:
         ("weights=idf:3", "Arguments of 'idf': none"),
         ("mean | whiten:eps=-1", "eps must be a number ≥ 0, not -1"),
         ("mean | pca:0", "n_components must be an integer ≥ 1, not 0"),
-        ("mean | filter:1.5", "ratio must be an integer ≥ 1, not 1.5"),
         ("mean | flow:hidden=wide", "hidden must be an integer ≥ 1, not 'wide'"),
         ("mean | flow:learning_rate=0.0", "learning_rate=0.0 — must be a number > 0"),
         ('template="unclosed {text}', """not closed: '"unclosed {text}'"""),
@@ -192,24 +191,6 @@ def test_an_unknown_name_suggests_the_nearest(text: str, hint: str) -> None:
 def test_a_malformed_recipe_shows_the_part_at_fault(text: str, part: str) -> None:
     with pytest.raises(RecipeError, match=re.escape(part)):
         Recipe.parse(text)
-
-
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        ({"layers": "0.3*0+0.7*L-1"}, "layers=0.3*0+0.7*L-1"),
-        ({"layers": [(0, 0.5), ["L", np.float32(0.5)]]}, "layers=0+L"),
-        ({"weights": "idf * ditto:1-10"}, "weights=idf*ditto:1-10"),
-        ({"shaping": "zscore | normalize"}, "mean | zscore | normalize"),
-        ({"shaping": ""}, "mean"),
-        ({"template": "T0", "weights": "mask"}, "template=T0 weights=mask"),
-        ({"template": "none", "reduce": "dct:2"}, "reduce=dct:2"),
-    ],
-)
-def test_fields_may_be_texts(fields: dict[str, Any], text: str) -> None:
-    recipe = Recipe(**fields)
-    assert recipe == Recipe.from_dict(fields) == Recipe.parse(text) == Recipe.parse(str(recipe))
-    assert hash(recipe) == hash(Recipe.parse(text))
 
 
 @pytest.mark.parametrize(

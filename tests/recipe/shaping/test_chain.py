@@ -1,21 +1,34 @@
-"""Chains: folding, states, what every step must do; the affine steps against loops and scikit-learn."""
+"""Chains and steps: what each must do, also as scikit-learn's transformers; affine ones against their definitions."""
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
+import pandas as pd
 import pytest
+import sklearn
+import sklearn.decomposition
+import sklearn.exceptions
 import torch
 from safetensors.numpy import load, save
-from shaping_reference import all_but_the_top, centre, cosines, pca, sentence_like, soft_zca, whiten, zscore
+from shaping_vectors import cosines, sentence_like
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
 
-from essent.errors import InputError
+from essent.errors import InputError, NotFittedError, RecipeError
 from essent.recipe.shaping import affine as affine_module
-from essent.recipe.shaping.affine import Moments, Whiten, ZScore
-from essent.recipe.shaping.base import Affine, Normalize, shapers
+from essent.recipe.shaping.affine import PCA, AllButTheTop, Centre, EmbedFilter, Moments, Whiten, ZScore
+from essent.recipe.shaping.base import Normalize, Shaper, shapers
 from essent.recipe.shaping.chain import Chain
+from essent.recipe.shaping.nonlinear import Flow, QuantileUniform
+from samples import daily
 
 FLOW = "flow:epochs=1,transforms=2,hidden=8"
-SPECS = ["centre", "zscore", "abtt", "whiten:3", "normalize", "quantile", FLOW]
 CHAINS = [
     "centre|abtt:1|whiten:4|normalize",
     "normalize|zscore|whiten",
@@ -27,24 +40,6 @@ VECTORS = sentence_like(90, 6)
 
 def build(text: str) -> Chain:
     return Chain.parse(text.split("|"))
-
-
-@pytest.mark.parametrize(
-    ("spec", "shortest"),
-    [
-        *((spec, spec) for spec in [*SPECS[:-1], "quantile:50", "quantile:seed=3", "flow:learning_rate=1e-05"]),
-        ("abtt:2", "abtt"),
-        ("whiten:4,eps=0.1", "whiten:4,0.1"),
-        ("whiten:eps=0", "whiten"),
-        ("filter:2", "filter"),
-        ("filter:8", "filter:8"),
-        ("flow:epochs=5", "flow"),
-        ("flow:2,seed=4", "flow:epochs=2,seed=4"),
-    ],
-)
-def test_a_spec_leaves_defaults_out_and_builds_the_same_step(spec: str, shortest: str) -> None:
-    assert shapers.create(spec).spec() == shortest
-    assert shapers.create(shortest).get_params() == shapers.create(spec).get_params()
 
 
 DEGENERATE = {
@@ -75,35 +70,47 @@ def test_degenerate_data_gives_finite_distinct_vectors(name: str, text: str) -> 
 
 
 @pytest.mark.parametrize("text", ["zscore", "abtt", "quantile", FLOW, CHAINS[1]])
-def test_nothing_is_learned_from_equal_vectors(text: str) -> None:
-    for vectors, came in ((VECTORS[:1], "1 sample,"), (np.zeros((8, 6)), "8 samples whose vectors are equal")):
-        with pytest.raises(InputError, match=rf"got {came}.*at least 2 texts"):
-            build(text).fit(vectors)
-
-
-@pytest.mark.parametrize("text", ["zscore", "quantile", "normalize|zscore", FLOW])
 def test_unfittable_data_is_refused(text: str) -> None:
-    gap = np.where(np.arange(90)[:, None] >= 88, np.nan, VECTORS)
-    for wrong, message in ((gap, "2 of 90 vectors have NaN .* first in row 88"), (np.zeros((0, 6)), "0 sample")):
+    for vectors, message in (
+        (VECTORS[:1], "got 1 sample,.*at least 2 texts"),
+        (np.zeros((8, 6)), "got 8 samples whose vectors are equal.*at least 2 texts"),
+        (np.zeros((0, 6)), "0 sample"),
+        (np.where(np.arange(90)[:, None] >= 88, np.nan, VECTORS), "2 of 90 vectors have NaN .* first in row 88"),
+    ):
         with pytest.raises(InputError, match=message):
-            build(text).fit(wrong)
+            build(text).fit(vectors)
     with pytest.raises(InputError, match=r"6 dimensions.*\(90, 5\)"):
         build(text).fit(VECTORS).transform(VECTORS[:, :5])
 
 
+EQUAL_UP_TO_ROUNDING = np.outer(1 + 1e-12 * (np.arange(9) % 2), VECTORS[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "vectors", "message"),
+    [
+        ("centre|whiten", EQUAL_UP_TO_ROUNDING, "9 samples whose vectors are equal"),
+        ("normalize|whiten", EQUAL_UP_TO_ROUNDING, "9 samples whose vectors are equal"),
+        ("abtt:2", VECTORS[:3], "n_samples=3, .* have only 2"),
+        ("whiten:1|abtt:1", VECTORS, "n_samples=90, .* have only 1"),
+    ],
+)
+def test_rounding_is_no_spread_and_the_last_component_stays(text: str, vectors: np.ndarray, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        build(text).fit(vectors)
+
+
 def test_chains_without_learned_steps_need_no_fit() -> None:
     np.testing.assert_array_equal(Chain().transform(VECTORS), VECTORS)
-    unit = build("normalize")
-    assert unit.is_fitted
-    assert not Chain([*Chain().steps, *unit.steps]).needs_fit
+    assert not build("normalize").needs_fit
     vectors = np.concatenate([np.zeros((1, 6)), VECTORS])
     lengths = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    np.testing.assert_allclose(unit.transform(vectors), vectors / lengths, atol=1e-12)
+    np.testing.assert_allclose(build("normalize").transform(vectors), vectors / lengths, atol=1e-12)
 
 
 @pytest.mark.parametrize("text", CHAINS)
 def test_a_chain_equals_its_steps_in_turn(text: str) -> None:
-    """Fitted as a whole, with moments carried through, and run as folded maps; it lets gradients pass."""
+    """Fitted as a whole, with moments carried through, and run as folded maps; gradients pass, its state is all."""
     chain = build(text).fit(VECTORS)
     run_in_turn = fitted_in_turn = VECTORS
     for part, spec in zip(chain.steps, chain.specs(), strict=True):
@@ -115,6 +122,9 @@ def test_a_chain_equals_its_steps_in_turn(text: str) -> None:
         shaped @ shaped.T, fitted_in_turn @ fitted_in_turn.T, atol=1e-3 if "flow" in text else 1e-6
     )
     assert chain.dim_out(6) == shaped.shape[1]
+    again = Chain.from_state(chain.specs(), load(save(chain.state())))
+    for kind in (np.float32, np.float64):
+        assert again.transform(VECTORS.astype(kind)).tobytes() == chain.transform(VECTORS.astype(kind)).tobytes()
     vectors = torch.from_numpy(VECTORS).requires_grad_()
     module = chain.module()
     assert not [parameter for parameter in module.parameters() if parameter.requires_grad]
@@ -123,53 +133,34 @@ def test_a_chain_equals_its_steps_in_turn(text: str) -> None:
     assert torch.isfinite(vectors.grad).all()
 
 
-def test_neighbouring_affine_steps_fold_into_a_single_map() -> None:
-    folded = build("zscore|abtt|normalize|centre|whiten:2").fit(VECTORS).folded()
-    assert [type(part) for part in folded] == [Affine, Normalize, Affine]
-    assert build("centre|normalize").fit(VECTORS).as_affine() is None
-    first, second = ZScore().fit(VECTORS), Whiten(3).fit(VECTORS + 2)  # fitted apart
-    whole = Chain([first, second]).as_affine()
-    assert whole is not None
-    by_hand = (VECTORS - whole.mean) @ whole.matrix + whole.offset
-    np.testing.assert_allclose(second.transform(first.transform(VECTORS)), by_hand, atol=1e-8)
-
-
-@pytest.mark.parametrize(("text", "kind"), list(zip(CHAINS, [np.float32, np.float64] * 2, strict=True)))
-def test_a_state_stored_as_safetensors_gives_the_same_bits(text: str, kind: type) -> None:
-    vectors = VECTORS.astype(kind)
-    chain = build(text).fit(vectors)
-    state = chain.state()
-    assert all(isinstance(value, np.ndarray) and value.flags.c_contiguous for value in state.values())
-    again = Chain.from_state(chain.specs(), load(save(state)))
-    assert again.is_fitted
-    assert again.transform(vectors).tobytes() == chain.transform(vectors).tobytes()
+def test_steps_fitted_apart_run_in_turn() -> None:
+    first, second = ZScore().fit(VECTORS), Whiten(3).fit(VECTORS + 2)
+    in_turn = second.transform(first.transform(VECTORS))
+    np.testing.assert_allclose(Chain([first, second]).transform(VECTORS), in_turn, atol=1e-8)
 
 
 # -- affine steps -----------------------------------------------------------------------------------------------------
 
-SENTENCES = sentence_like(60, 7)
-DEAD = [3, 11, 17]
-
-
-def with_dead_columns() -> tuple[np.ndarray, np.ndarray]:
-    """Vectors with three columns constant up to float noise, as all-MiniLM-L6-v2's 127, 223 and 319; and without."""
-    vectors = sentence_like(400, 24, seed=3)
-    vectors[:, DEAD] = [0.31, -0.02, 1.7] + 1e-8 * np.random.default_rng(5).standard_normal((400, 3))
-    return vectors, np.delete(vectors, DEAD, axis=1)
+CENTRED = VECTORS - VECTORS.mean(axis=0)
+VARIANCES, COMPONENTS = (array[..., ::-1] for array in np.linalg.eigh(np.cov(VECTORS.T)))  # the largest first
+TOP = np.linalg.svd(CENTRED)[2][:5]
 
 
 @pytest.mark.parametrize(
     ("spec", "reference"),
     [
-        ("centre", centre(SENTENCES)),
-        ("zscore", zscore(SENTENCES)),
-        *((f"abtt:{d}", all_but_the_top(SENTENCES, d)) for d in (0, 5)),
-        *((f"whiten:{count}", whiten(SENTENCES, count)) for count in (4, 7)),
-        ("pca:4", pca(SENTENCES, 4)),
+        ("centre", CENTRED),
+        ("zscore", StandardScaler().fit_transform(VECTORS)),
+        ("abtt:0", CENTRED),
+        ("abtt:5", CENTRED - CENTRED @ TOP.T @ TOP),
+        ("whiten:4", sklearn.decomposition.PCA(4, whiten=True, svd_solver="full").fit_transform(VECTORS)),
+        ("whiten:6", sklearn.decomposition.PCA(6, whiten=True, svd_solver="full").fit_transform(VECTORS)),
+        *((f"whiten:eps={eps}", CENTRED @ COMPONENTS / np.sqrt(VARIANCES + eps)) for eps in (1e-3, 2.0)),  # soft-ZCA
+        ("pca:4", sklearn.decomposition.PCA(4, svd_solver="full").fit_transform(VECTORS)),
     ],
 )
 def test_steps_equal_their_definitions(spec: str, reference: np.ndarray) -> None:
-    shaped = Chain.parse([spec]).fit(SENTENCES).transform(SENTENCES)
+    shaped = build(spec).fit_transform(VECTORS)
     assert shaped.shape == reference.shape
     if spec.startswith(("whiten", "pca")):  # the signs of components are arbitrary
         np.testing.assert_allclose(np.abs(shaped), np.abs(reference), atol=1e-8)
@@ -177,44 +168,23 @@ def test_steps_equal_their_definitions(spec: str, reference: np.ndarray) -> None
         np.testing.assert_allclose(shaped, reference, atol=1e-10)
 
 
-def test_soft_whitening_lies_between_whitening_and_centring() -> None:
-    for eps in (1e-3, 0.1, 2.0):
-        shaped = Chain.parse([f"whiten:eps={eps}"]).fit(SENTENCES).transform(SENTENCES)
-        np.testing.assert_allclose(cosines(shaped), cosines(soft_zca(SENTENCES, eps)), atol=1e-8)
-    nearly_centred = Whiten(eps=1e9).fit(SENTENCES).transform(SENTENCES)
-    np.testing.assert_allclose(cosines(nearly_centred), cosines(centre(SENTENCES)), atol=1e-6)
-
-
-@pytest.mark.parametrize("step", [ZScore(), Whiten()])
+@pytest.mark.parametrize("spec", ["zscore", "whiten"])
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
-def test_dead_columns_change_no_cosine(step: ZScore | Whiten, kind: type) -> None:
-    vectors, alive = with_dead_columns()
-    shaped = step.fit(vectors.astype(kind)).transform(vectors.astype(kind))
-    without = step.fit(alive.astype(kind)).transform(alive.astype(kind))
+def test_dead_columns_change_no_cosine(spec: str, kind: type) -> None:
+    """Three columns constant up to float noise, as all-MiniLM-L6-v2's 127, 223 and 319."""
+    vectors, dead = sentence_like(400, 24, seed=3), [3, 11, 17]
+    vectors[:, dead] = [0.31, -0.02, 1.7] + 1e-8 * np.random.default_rng(5).standard_normal((400, 3))
+    shaped = build(spec).fit_transform(vectors.astype(kind))
+    without = build(spec).fit_transform(np.delete(vectors, dead, axis=1).astype(kind))
     np.testing.assert_allclose(cosines(shaped), cosines(without), atol=1e-3)
-    assert np.abs(shaped[:, DEAD]).max() < 1e-6 or isinstance(step, Whiten) or kind is np.float32
+    assert np.abs(shaped[:, dead]).max() < 1e-6 or spec == "whiten" or kind is np.float32
 
 
 def test_fewer_rows_than_dimensions_whiten_to_their_rank() -> None:
-    vectors = sentence_like(5, 12)
-    shaped = Whiten().fit(vectors).transform(vectors)
+    shaped = build("whiten").fit_transform(sentence_like(5, 12))
     assert shaped.shape == (5, 12)
     assert np.count_nonzero(np.abs(shaped).max(axis=0)) == 4  # five points span four directions around their mean
     np.testing.assert_allclose(shaped @ shaped.T, 4 * (np.eye(5) - 0.2), atol=1e-8)
-
-
-@pytest.mark.parametrize("specs", ["centre|whiten", "normalize|whiten"])
-def test_rounding_between_equal_rows_is_no_spread(specs: str) -> None:
-    vectors = np.repeat(sentence_like(1, 6), 9, axis=0)
-    vectors[::2] *= 1 + 1e-12
-    with pytest.raises(InputError, match="9 samples whose vectors are equal"):
-        Chain.parse(specs.split("|")).fit(vectors)
-
-
-@pytest.mark.parametrize(("specs", "rows"), [("abtt:2", 3), ("whiten:1|abtt:1", 9)])
-def test_the_last_component_is_not_removed(specs: str, rows: int) -> None:
-    with pytest.raises(InputError, match=rf"n_samples={rows}, .* have only \d"):
-        Chain.parse(specs.split("|")).fit(sentence_like(rows, 6))
 
 
 @pytest.mark.parametrize(("rows", "distance"), [(1, 0), (7, 1e3), (50, 1e3)])
@@ -227,15 +197,80 @@ def test_moments_are_independent_of_the_blocks(rows: int, distance: float, monke
     np.testing.assert_allclose(moments.scatter / 49, np.cov(vectors.T), rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize(("count", "components", "warns"), [(30, None, True), (80, 40, False)])
-def test_whitening_few_vectors_warns(
-    count: int, components: int | None, warns: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_whitening_few_vectors_warns(caplog: pytest.LogCaptureFixture) -> None:
     """With fewer vectors than dimensions all of them end equally far apart, which no score tells."""
     affine_module._warn.cache_clear()
-    vectors = np.random.default_rng(0).normal(size=(count, 48))
-    shaped = Whiten(components).fit(vectors).transform(vectors)
-    assert bool(caplog.records) == warns
-    if components is None:
-        assert np.ptp(cosines(shaped)[np.triu_indices(count, 1)]) < 1e-6
-        assert "whiten learns 48 dimensions from 30 texts" in caplog.text
+    vectors = np.random.default_rng(0).normal(size=(80, 48))
+    build("whiten:40").fit(vectors)
+    assert not caplog.records
+    shaped = build("whiten").fit_transform(vectors[:30])
+    assert np.ptp(cosines(shaped)[np.triu_indices(30, 1)]) < 1e-6
+    assert "whiten learns 48 dimensions from 30 texts" in caplog.text
+
+
+# -- scikit-learn -----------------------------------------------------------------------------------------------------
+
+STEPS: dict[str, Shaper | Chain] = {
+    "centre": Centre(),
+    "zscore": ZScore(),
+    "abtt": AllButTheTop(1),
+    "whiten": Whiten(),
+    "pca": PCA(2),
+    "filter": EmbedFilter(1),
+    "quantile": QuantileUniform(50),
+    "normalize": Normalize(),
+    "flow": Flow(epochs=1, transforms=1, hidden=2),
+    "chain": Chain([ZScore(), Whiten(), Normalize()]),
+}
+OF_SETTINGS = {
+    "check_do_not_raise_errors_in_init_or_set_params": "settings are checked when they are given, as a recipe's must be"
+}
+OF_CHAINS = {"check_estimators_overwrite_params": "the steps are fitted in place, as a Pipeline's are"}
+
+
+@pytest.mark.parametrize("name", daily(STEPS, "zscore", "quantile", "chain"))
+def test_scikit_learns_own_checks(name: str) -> None:
+    step = STEPS[name]
+    expected = OF_CHAINS if name == "chain" else OF_SETTINGS if step.get_params() else {}
+    results = check_estimator(clone(step), expected_failed_checks=expected, on_skip=None)
+    assert len(results) > 30
+    assert {result["check_name"] for result in results if result["status"] == "xfail"} == set(expected)
+    assert set(STEPS) == {*shapers, "chain"}
+
+
+def test_a_chain_in_grid_search_clone_and_pickle() -> None:
+    labels = VECTORS[:, 0] > np.median(VECTORS[:, 0])
+    pipeline = make_pipeline(Chain(), LogisticRegression())
+    grid = {"chain__steps": [[ZScore()], [ZScore(), Whiten(np.int64(2))], [QuantileUniform(9), Normalize()]]}
+    search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(VECTORS, labels)
+    fitted = search.best_estimator_[0]
+    assert fitted.is_fitted
+    assert not clone(fitted).is_fitted
+    again = pickle.loads(pickle.dumps(fitted))  # noqa: S301
+    np.testing.assert_array_equal(again.transform(VECTORS), fitted.transform(VECTORS))
+    by_hand = Chain([clone(step) for step in fitted.steps]).fit(VECTORS).transform(VECTORS)
+    np.testing.assert_array_equal(fitted.fit_transform(VECTORS, labels), by_hand)  # the labels are not the moments
+    assert repr(Chain([ZScore(), Whiten(2)])) == "Chain(steps=[ZScore(), Whiten(n_components=2)])"
+
+
+def test_arrays_whatever_scikit_learns_global_output_is() -> None:
+    expected = Whiten(2).fit_transform(VECTORS)
+    with sklearn.config_context(transform_output="pandas"):
+        np.testing.assert_array_equal(Chain([Whiten(2)]).fit_transform(VECTORS), expected)
+
+
+@pytest.mark.parametrize("step", [ZScore(), QuantileUniform(), Flow(), Chain([Normalize(), ZScore()])])
+def test_unfitted_estimators_raise_sklearns_error(step: Shaper | Chain) -> None:
+    with pytest.raises(sklearn.exceptions.NotFittedError, match="call fit first") as caught:
+        clone(step).transform(VECTORS)
+    assert isinstance(caught.value, NotFittedError)
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301  # as from a worker process
+    assert (type(again), str(again)) == (type(caught.value), str(caught.value))
+    assert type(again).__name__ == "NotFittedError"
+
+
+def test_what_scikit_learn_refuses_is_refused() -> None:
+    with pytest.raises(InputError, match=r"(?s)Expected vectors of shape \(N,D\): .*could not convert string to float"):
+        Chain([QuantileUniform(), ZScore()]).fit(pd.DataFrame({"a": [1.0, 2.0], "b": ["one", "two"]}))
+    with pytest.raises(RecipeError):
+        Whiten().set_params(n_components=0).fit(VECTORS)
