@@ -15,6 +15,7 @@ from essent.encoder.encoder import Encoder
 from essent.errors import UnsupportedRecipeError
 from essent.recipe.named import NAMED
 from essent.recipe.recipe import Recipe
+from essent.recipe.weighting.base import weightings
 from families import FAMILIES, MASKED, RELATIVE, WITHOUT_MASK, Folders
 from reference import Counts, Reference, Sentence, shaped
 from samples import HEADS, LONG, TEXTS, daily
@@ -24,6 +25,7 @@ References = Callable[[str], Reference]
 
 ROWS = [row.name for row in NAMED.values() if not row.argument and "|" not in row.text and row.name != "metaeol"]
 DITTOS = [f"{row.name}:{head}" for row in NAMED.values() if row.argument for head in HEADS]
+WEIGHTINGS = {spec.partition(":")[0] for row in (*ROWS, *DITTOS) for spec in Recipe.parse(row).weights}
 MORE = [
     "layers=0.3*0+-0.5*1+1.2*L",
     "layers=L-2",
@@ -31,8 +33,7 @@ MORE = [
     "layers=random:32,7+L",
     "template=T2 layers=0.5*topk:5+2*static weights=mask",
     "weights=content",
-    "weights=position",
-    "weights=sif",
+    *(f"weights={name}" for name in weightings if name not in WEIGHTINGS),  # position, sif
     "weights=tfidf*position",
     "weights=idf*ditto:2-1",
     "weights=remove:5",

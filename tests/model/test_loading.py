@@ -125,7 +125,7 @@ def test_what_is_no_model_is_refused(bert: Path, tmp_path: Path) -> None:
     ("file", "content", "message"),
     [
         ("modules.json", b"{}", "expected a list, found {}"),
-        ("modules.json", b"[1]", "expected a list of objects"),
+        ("modules.json", b"[1]", "it must list objects with path and type"),
         ("model.safetensors", b"short", "Cannot load the model"),
     ],
 )

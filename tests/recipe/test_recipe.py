@@ -17,6 +17,7 @@ from essent.errors import RecipeError, UnknownNameError
 from essent.recipe.layers import parse_mix
 from essent.recipe.named import NAMED, TEMPLATES
 from essent.recipe.recipe import Recipe
+from essent.recipe.weighting.base import weightings
 
 EXAMPLES = [row.instance for row in NAMED.values()]
 
@@ -35,8 +36,9 @@ mixes = st.one_of(
     st.dictionaries(sources, factors, min_size=1, max_size=4).map(lambda mix: tuple(mix.items())),
 )
 weights = st.lists(
-    st.sampled_from(["uniform", "content", "cls", "last", "position", "idf", "tfidf", "sif", "sif:0.01", "remove"])
-    | st.sampled_from(["remove:40", "ditto:1-10", "ditto:3-7"]),
+    st.sampled_from(sorted({*weightings} - {"ditto", "mask", "second"}))  # these need a head or a template
+    | st.sampled_from(["ditto:1-10", "ditto:3-7"])
+    | st.sampled_from(["sif:0.01", "remove:40"]),
     min_size=1,
     max_size=3,
 ).map(tuple)
