@@ -86,7 +86,11 @@ def test_malformed_lines_name_file_and_line(tmp_path: Path, case: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("bad.csv", 'sentence1,sentence2,score\n"a\nb",c,1\na,b\n', "bad.csv, line 4: 2 fields, but the header has 3"),
+        (
+            "bad.csv",
+            'sentence1,sentence2,score\n"a\nb",c,1\n\na,b\n',
+            "bad.csv, line 5: 2 fields, but the header has 3",
+        ),
         ("bad.csv", 'sentence1,sentence2,score\na,b,1\n"open,c,1\n', "bad.csv, line 3: unexpected end of data"),
         ("bad.csv", "text\na\rb\n", "bad.csv, line 2: new-line character seen in unquoted field"),
         ("bad.json", "[1,\n2", "bad.json, line 2: not JSON"),
@@ -118,20 +122,13 @@ LONG = "ab " * 60_000
         ("carriage-returns.csv", 'text,score\r\n"a\rb",1\r\n"a\r\nb",2\r\n', ["a\rb", "a\r\nb"]),
         ("long.csv", f"text\n{LONG}\nb\n", [LONG, "b"]),
         ("long.tsv", f"text\n{LONG}\nb\n", [LONG, "b"]),
+        ("empty-cells.tsv", "\ntext\tn\n\n\t\na\t1\n", ["", "a"]),
         ("blank-lines.csv", '\ntext\na\n\n""\nb\n\n', ["a", "", "b"]),
     ],
 )
 def test_texts_and_separators(tmp_path: Path, name: str, content: str, texts: list[str]) -> None:
     (tmp_path / name).write_bytes(content.encode())
     assert [row.values["text"] for row in located_rows(tmp_path / name)] == texts
-
-
-def test_blank_lines_count_in_line_numbers(tmp_path: Path) -> None:
-    file = tmp_path / "rows.tsv"
-    file.write_text("\na\tb\n1\t2\n\n\t\n\n")
-    located = located_rows(file)
-    assert [row.values["b"] for row in located] == ["2", ""]
-    assert located[1].where.endswith("rows.tsv, line 5")
 
 
 def test_missing_file_names_its_neighbours(tmp_path: Path) -> None:
