@@ -55,13 +55,3 @@ def test_a_model_without_a_recipe() -> None:
     log = run("encode -m model texts.txt --fit texts.txt -o v.npy").stderr
     assert "The model has nothing to fit: --fit texts.txt is ignored." in " ".join(log.split())
     np.testing.assert_allclose(np.load("v.npy"), model.encode(TEXTS), atol=1e-6)
-
-
-def test_interrupted_run_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("numpy.save", interrupt)
-    before = set(folder.iterdir())
-    assert "Interrupted" in run("encode -m tiny texts.txt -o v.npy", code=130).stderr
-    assert set(folder.iterdir()) == before

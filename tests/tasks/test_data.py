@@ -54,7 +54,11 @@ def test_two_sentences_in_one_column(tmp_path: Path) -> None:
         pairs_from_rows([Row("here", {"Text": "a\nb\nc", "Score": 1})])
 
 
-GOOD = {"pairs": '{"sentence1": "a", "sentence2": "b", "score": 1}', "classification": '{"text": "a", "label": 1}'}
+GOOD = {
+    "pairs": '{"sentence1": "a", "sentence2": "b", "score": 1}',
+    "duplicates": '{"sentence1": "a", "sentence2": "b", "label": 1}',
+    "classification": '{"text": "a", "label": 1}',
+}
 BAD_LINES = r"""
 pairs ~ {"sentence1": "a" ~ not JSON
 pairs ~ [1, 2] ~ a row must be a JSON object or a text, not list
@@ -66,6 +70,7 @@ pairs ~ {"sentence1": 7, "sentence2": "b", "score": 1} ~ 'sentence1' must be a s
 pairs ~ {"sentence1": "\ud800", "sentence2": "b", "score": 1} ~ 'sentence1' contains half a surrogate
 pairs ~ {"sentence1": "a", "sentence2": "b", "score": 1, "subset": "x"} ~ 'subset' must be given in every
 pairs ~ {"sentence1": "a", "sentence2": "b", "score": 1, "subset": ""} ~ 'subset' must be a text or
+duplicates ~ {"sentence1": "a", "sentence2": "b", "label": "maybe"} ~ 'label' must be 1 for duplicates or 0, not
 classification ~ {"label": 1} ~ no column 'text'
 classification ~ {"text": "a", "label": 0.5} ~ 'label' must be a text, .* or false, not 0.5
 classification ~ {"text": "a", "label": 1, "split": "all"} ~ 'split' must be one of train

@@ -12,7 +12,6 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import (
     CNN,
-    LSTM,
     BoW,
     Dense,
     Dropout,
@@ -68,7 +67,6 @@ KINDS: dict[str, tuple[Callable[[Transformer], list[nn.Module]], str]] = {
     "bag of words": (lambda _: [BoW(WORDS)], "starts with BoW"),
     "words": (lambda _: [rows(WhitespaceTokenizer(WORDS)), Pooling(8)], "starts with WordEmbeddings"),
     "cnn": (lambda model: [rows(model.tokenizer), CNN(8, 4), Pooling(12)], "starts with WordEmbeddings"),
-    "lstm": (lambda model: [rows(model.tokenizer), LSTM(8, 4), Pooling(8)], "starts with WordEmbeddings"),
     "router": (lambda model: [Router.for_query_document([model, Pooling(32)], [model, Pooling(32, "cls")])], "Router"),
 }
 
