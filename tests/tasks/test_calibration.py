@@ -152,7 +152,6 @@ def test_a_damaged_file_is_named(tmp_path: Path, change: dict, message: str) -> 
     [
         (["one text"] * 100, None, None, "Cannot calibrate on 1 distinct texts"),
         (TEXTS, None, 4, "match_score= requires scored pairs"),
-        (TEXTS, duplicates(), 4, "duplicates with scores from 0 to 1.*only for them"),
         (TEXTS, [{"text": text, "label": len(text) % 2} for text in TEXTS], None, "Give duplicates or scored pairs"),
         (TEXTS, duplicates(5), None, "5 of the 10 labelled pairs are matches; at least 10"),
         (TEXTS, duplicates(same=False), None, "Matches are less similar than other pairs"),

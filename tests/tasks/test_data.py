@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 from pathlib import Path
 
 import pandas
@@ -102,12 +101,10 @@ def test_malformed_lines_name_file_and_line(tmp_path: Path, case: str) -> None:
         ("bad.parquet", "no", "bad.parquet: cannot read this Parquet file"),
         ("empty.jsonl", "", "empty.jsonl has no rows"),
         ("blank.tsv", "\n\n", "blank.tsv has no rows"),
-        ("packed.csv", gzip.compress(b"text", mtime=0), "packed.csv, line 1: not UTF-8"),
-        ("data.xlsx", "", "suffix '.xlsx'.*Known: .jsonl"),
     ],
 )
-def test_malformed_files(tmp_path: Path, name: str, content: str | bytes, message: str) -> None:
-    (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+def test_malformed_files(tmp_path: Path, name: str, content: str, message: str) -> None:
+    (tmp_path / name).write_bytes(content.encode())
     with pytest.raises(DataError, match=message):
         read_pairs(tmp_path / name)
 
@@ -135,12 +132,9 @@ def test_texts_and_separators(tmp_path: Path, name: str, content: str, texts: li
     assert [row.values["text"] for row in located_rows(tmp_path / name)] == texts
 
 
-def test_missing_file_names_its_neighbours(tmp_path: Path) -> None:
+def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="There are no files in"):
         located_rows(tmp_path / "sts12.jsonl")
-    (tmp_path / "sts12.jsonl").touch()
-    with pytest.raises(DataError, match=r"sts12.json does not exist. Did you mean 'sts12.jsonl'"):
-        located_rows(tmp_path / "sts12.json")
     with pytest.raises(DataError, match="is a folder"):
         located_rows(tmp_path)
 
