@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
@@ -55,12 +56,17 @@ def test_columns_with_other_names() -> None:
 
 
 @pytest.mark.parametrize("recipes", ["", "-r cls"])
-def test_the_model_as_it_is(recipes: str) -> None:
-    SentenceTransformer(modules=[Transformer("tiny"), Pooling(32), Dense(32, 8)]).save("dense")
+def test_a_model_without_a_recipe_runs_as_it_is(recipes: str) -> None:
+    """Also for `essent encode`, which has nothing to fit."""
+    model = SentenceTransformer(modules=[Transformer("tiny"), Pooling(32), Dense(32, 8)], device="cpu")
+    model.save("dense")
     ((expected,),) = evaluate("dense", [], [PAIRS]).values()
     table = run(f"evaluate -m dense -d {PAIRS} --as-is -q {recipes}").stdout
     assert f"{expected.main_score:.2f}" in table
     assert ("cls" in table, "Compared" in table) == (bool(recipes), bool(recipes))
+    log = run("encode -m dense texts.txt --fit texts.txt -o v.npy").stderr
+    assert "The model has nothing to fit: --fit texts.txt is ignored." in " ".join(log.split())
+    np.testing.assert_allclose(np.load("v.npy"), model.encode(TEXTS), atol=1e-6)
 
 
 def test_several_models(folder_of: Folders) -> None:

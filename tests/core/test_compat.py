@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, Trainer
 
 import essent
@@ -33,11 +33,8 @@ def test_settings_match_the_constructor(shell: SentenceTransformer) -> None:
     assert restored == arguments
 
 
-def test_overridden_methods_exist() -> None:
-    assert "inputs" in inspect.signature(SentenceTransformer._inference).parameters
-    assert callable(SentenceTransformerTrainer._save)
+def test_the_overridden_method_of_the_best_model_exists() -> None:
     assert callable(Trainer._load_best_model)
-    assert callable(Trainer._load_from_checkpoint)
 
 
 @pytest.mark.parametrize("layers", [[0], [1, 2], [2]])
