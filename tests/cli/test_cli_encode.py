@@ -6,9 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Transformer
-from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 
 from command_line import TEXTS, error, run
 from essent import Encoder
@@ -47,21 +44,3 @@ def test_saved_encoder_needs_no_recipe_and_no_fit() -> None:
     assert "Use --prompt for another" in log
     np.testing.assert_allclose(np.load("v.npy"), encoder.encode(TEXTS), atol=1e-5)
     assert "its own recipe" in error(f"{command} -f -r mean")
-
-
-def test_a_model_without_a_recipe() -> None:
-    model = SentenceTransformer(modules=[Transformer("tiny"), Pooling(32), Dense(32, 8)], device="cpu")
-    model.save("model")
-    log = run("encode -m model texts.txt --fit texts.txt -o v.npy").stderr
-    assert "The model has nothing to fit: --fit texts.txt is ignored." in " ".join(log.split())
-    np.testing.assert_allclose(np.load("v.npy"), model.encode(TEXTS), atol=1e-6)
-
-
-def test_interrupted_run_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("numpy.save", interrupt)
-    before = set(folder.iterdir())
-    assert "Interrupted" in run("encode -m tiny texts.txt -o v.npy", code=130).stderr
-    assert set(folder.iterdir()) == before

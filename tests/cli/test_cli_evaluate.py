@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
@@ -11,6 +12,7 @@ from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 
 from command_line import TEXTS, run, write_rows
 from essent import evaluate
+from essent.tasks.locate import load_pairs
 from essent.tasks.result import load_results
 from families import Folders
 
@@ -50,19 +52,21 @@ def test_columns_with_other_names() -> None:
     Path("own.jsonl").write_text(content, "utf-8")
     columns = "--columns sentence1=First,sentence2=sentence2 score=rating"
     run(f"evaluate -m tiny -r mean -d own.jsonl {columns} --json r.json")
-    (expected,) = evaluate("tiny", ["mean"], [PAIRS])["mean"]
-    (stored,) = load_results("r.json")
-    assert stored.main_score == pytest.approx(expected.main_score)
-    assert stored.provenance["sha256"] == expected.provenance["sha256"]
+    assert load_results("r.json")[0].provenance["sha256"] == load_pairs(PAIRS).digest()
 
 
 @pytest.mark.parametrize("recipes", ["", "-r cls"])
-def test_the_model_as_it_is(recipes: str) -> None:
-    SentenceTransformer(modules=[Transformer("tiny"), Pooling(32), Dense(32, 8)]).save("dense")
+def test_a_model_without_a_recipe_runs_as_it_is(recipes: str) -> None:
+    """Also for `essent encode`, which has nothing to fit."""
+    model = SentenceTransformer(modules=[Transformer("tiny"), Pooling(32), Dense(32, 8)], device="cpu")
+    model.save("dense")
     ((expected,),) = evaluate("dense", [], [PAIRS]).values()
     table = run(f"evaluate -m dense -d {PAIRS} --as-is -q {recipes}").stdout
     assert f"{expected.main_score:.2f}" in table
     assert ("cls" in table, "Compared" in table) == (bool(recipes), bool(recipes))
+    log = run("encode -m dense texts.txt --fit texts.txt -o v.npy").stderr
+    assert "The model has nothing to fit: --fit texts.txt is ignored." in " ".join(log.split())
+    np.testing.assert_allclose(np.load("v.npy"), model.encode(TEXTS), atol=1e-6)
 
 
 def test_several_models(folder_of: Folders) -> None:

@@ -18,7 +18,7 @@ from essent.cli.app import app
 from essent.errors import EssentError
 
 HEAVY = ("torch", "transformers", "sklearn", "scipy", "numpy", "pandas")
-LIGHT = [["--help"], ["--version"], ["recipes"], ["recipes", "--json", "-"], ["recipes", "mean"]]
+LIGHT = ("--help", "--version", "recipes", "recipes --json -", "recipes mean")
 
 
 def options() -> Iterator[tuple[str, Argument]]:
@@ -39,7 +39,7 @@ def test_light_commands_import_no_heavy_library() -> None:
         "    assert main(words) == 0, words\n"
         f"print([name for name in {HEAVY} if name in sys.modules])\n"
     )
-    lines = [*LIGHT, *([*path.split()[1:], "--help"] for path, _ in commands())]
+    lines = [line.split() for line in (*LIGHT, *(f"{path} --help".removeprefix("essent ") for path, _ in commands()))]
     done = subprocess.run([sys.executable, "-c", code, json.dumps(lines)], capture_output=True, text=True)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "[]"), done.stderr
 

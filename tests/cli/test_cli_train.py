@@ -99,8 +99,9 @@ def test_a_run_killed_while_it_saved_goes_on(monkeypatch: pytest.MonkeyPatch) ->
 
     with monkeypatch.context() as patched:
         patched.setattr("essent.encoder.save.write_state", interrupt)
-        run(DISTILL, code=130)
+        assert "Interrupted" in run(DISTILL, code=130).stderr
     assert [path.name for path in STATIC.iterdir()] == [CHECKPOINT]
+    assert not list(Path().glob(".*"))  # no half folder
     assert "the settings differ" in error(f"{DISTILL} --layers 1")
     monkeypatch.setattr("essent._core.display.FIRST_LINE", 0.0)
     log = run(DISTILL).stderr

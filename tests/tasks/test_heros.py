@@ -108,8 +108,6 @@ def test_intervals_need_two_originals_per_half(originals: int) -> None:
     assert any("No intervals" in note for note in result.notes) != has_intervals
     if originals == 1:
         assert result.metrics["similarity"] == result.metrics["baseline"] == {}
-        assert set(result.subsets["Typo"]) == {"n", "cosine"}
-        assert any("mean cosine of different originals" in note for note in result.notes)
 
 
 def test_refusals() -> None:

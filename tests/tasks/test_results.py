@@ -22,26 +22,19 @@ def result(task: str = "sts12", score: float = 71.25) -> Result:
 
 
 def test_round_trip(tmp_path: Path) -> None:
+    """Also of undefined scores, and of provenance of any type from the caller."""
     heros = Result("heros", {"similarity": {"Synonym": 0.9}}, {}, 3, main=None)
-    results = [result(), heros]
+    provenance = {"path": Path("a/b"), "weight": np.float32(0.5), "heads": (1, 10)}
     path = tmp_path / "new" / "results.json"
-    save_results(results, path)
-    loaded = load_results(path)
-    assert loaded == results
-    assert type(loaded[0].subsets["MSRpar"]["n"]) is int
+    save_results([result(), heros, result(score=math.nan).with_provenance(**provenance)], path)
+    json.loads(path.read_text(), parse_constant=pytest.fail)
+    *defined, undefined = load_results(path)
+    assert defined == [result(), heros]
+    assert type(defined[0].subsets["MSRpar"]["n"]) is int
+    assert math.isnan(undefined.main_score)
+    assert undefined.provenance == {**result().provenance, "path": "a/b", "weight": 0.5, "heads": [1, 10]}
     with pytest.raises(InputError, match=r"heros has no main score\. Its scores are in `metrics`: similarity"):
         _ = heros.main_score
-
-
-def test_undefined_scores_and_provenance_from_the_caller_are_json(tmp_path: Path) -> None:
-    path = tmp_path / "results.json"
-    provenance = {"path": Path("a/b"), "weight": np.float32(0.5), "heads": (1, 10)}
-    save_results([result(score=math.nan).with_provenance(**provenance)], path)
-    json.loads(path.read_text(), parse_constant=pytest.fail)
-    (undefined,) = load_results(path)
-    assert math.isnan(undefined.main_score)
-    expected = {**result().provenance, "path": "a/b", "weight": 0.5, "heads": [1, 10]}
-    assert undefined.provenance == expected
 
 
 @pytest.mark.parametrize(

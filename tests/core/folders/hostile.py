@@ -11,8 +11,6 @@ from typing import Any
 
 import torch
 
-from essent._core.folders.files import has_digests, write_digests
-
 PAYLOAD = """
 from pathlib import Path
 Path({marker!r}).write_text("ran")
@@ -51,12 +49,6 @@ def code(file: Path, marker: Path) -> None:
     """Write a module of Python, and its folder if it is missing."""
     file.parent.mkdir(exist_ok=True)
     file.write_text(PAYLOAD.format(marker=str(marker)))
-
-
-def sign(folder: Path) -> None:
-    """Whoever writes a folder can write its digests too."""
-    if has_digests(folder):
-        write_digests(folder)
 
 
 def set_keys(name: str, **values: Any) -> Change:

@@ -17,24 +17,23 @@ from essent._core.hub import full_name
 from essent.engine.compiled import CompiledEncoder
 from essent.errors import DamagedError, DataError, EssentError, ModelError, UnsupportedRecipeError
 from essent.recipe.contexts import read_about
+from samples import daily
 
 TEXTS = ["dogs run", "a man plays a flute", "the moon is far"]
 BESIDE = ("handler.py", "training_config.json", "notes.onnx.txt", "vocabulary.csv", "chat_template.jinja", "lora.json")
 
 
-@pytest.mark.parametrize(
-    "save", [pytest.param(True, id="encoder"), pytest.param(False, id="graph", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("kind", daily(("encoder", "graph"), "encoder"))
 def test_saving_keeps_the_files_of_a_folder_without_a_model(
-    save: bool, bert: Path, compiled_by: Callable[[str], CompiledEncoder], tmp_path: Path
+    kind: str, bert: Path, compiled_by: Callable[[str], CompiledEncoder], tmp_path: Path
 ) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
     mine = {*BESIDE, "README.md", "adapter_config.json", "old.safetensors"}
     for name in mine:
         (folder / name).write_text("my own\n")
-    (Encoder(bert, "mean", device="cpu") if save else compiled_by("onnx")).save(str(folder))
-    written = {"README.md"} if save else set()  # the model card
+    (Encoder(bert, "mean", device="cpu") if kind == "encoder" else compiled_by("onnx")).save(str(folder))
+    written = {"README.md"} if kind == "encoder" else set()  # the model card
     assert {name for name in mine if (folder / name).read_text() == "my own\n"} == mine - written
 
 
