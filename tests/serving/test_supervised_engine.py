@@ -164,12 +164,6 @@ def test_killed_or_stopped_engine(times: int, graph: Prepared, expected: Callabl
     assert set(outcomes) == {"done", "engine_unavailable"}, outcomes
 
 
-def test_a_server_starts_whatever_its_timeout(graph: Prepared) -> None:
-    """Golden texts take longer than any request may."""
-    with running([graph], timeout=1e-6) as server:
-        assert server.service.healthy
-
-
 def test_engine_without_the_golden_vectors_is_refused(graph: Prepared) -> None:
     altered = replace(graph, golden=graph.golden + 0.01)
     with pytest.raises((AssertionError, EssentError), match="golden vectors"), running([altered]):
