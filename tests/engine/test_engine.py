@@ -34,7 +34,6 @@ from static_models import static_model
 
 ENGINES = {"openvino": 1e-5, "onnx": 1e-4}  # allowed differences
 TEMPLATE = "template='This sentence : \"{text}\" means [MASK] .'"
-RECIPE = f"{TEMPLATE} layers=0+attention:2-out+2 weights=idf*ditto:1-2 | zscore | normalize"
 WORDS = "the moon is a large flute and dogs run after it in every green field on monday".split()
 
 
@@ -47,11 +46,6 @@ def texts_of(count: int, longest: int, seed: int = 0) -> list[str]:
 @pytest.fixture(scope="module")
 def encoder(bert: Path) -> Encoder:
     return Encoder(bert, "layers=1", device="cpu")
-
-
-@pytest.fixture(scope="module")
-def compiled(compiled_by: Callable[[str], CompiledEncoder]) -> CompiledEncoder:
-    return compiled_by("openvino")
 
 
 def assert_same(actual: np.ndarray, expected: np.ndarray, allowed: float = 1e-5) -> None:
@@ -75,7 +69,8 @@ def assert_compiles(model: SentenceTransformer, engine: str, texts: list[str], f
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_recipe_with_all_its_parts(engine: str, bert: Path, tmp_path: Path) -> None:
     """A template, special tokens as text, and texts that are truncated on the left among them."""
-    encoder = Encoder(bert, RECIPE).fit(texts_of(60, 12, seed=1))
+    recipe = f"{TEMPLATE} layers=0+attention:2-out+2 weights=idf*ditto:1-2 | zscore | normalize"
+    encoder = Encoder(bert, recipe).fit(texts_of(60, 12, seed=1))
     encoder.tokenizer.truncation_side = "left"
     assert_compiles(encoder, engine, [*ODD, *texts_of(40, 250)], tmp_path)
 

@@ -21,8 +21,7 @@ from families import build_tokenizer
 from samples import LONG, TEXTS
 from static_models import save_model2vec, static_model, table_of
 
-WITHOUT_TOKENS = ["", "   "]
-EVERY = [*TEXTS, LONG, *WITHOUT_TOKENS, "[MASK] in a text [SEP]", "unknown ☃ sign"]
+EVERY = [*TEXTS, LONG, "", "   ", "[MASK] in a text [SEP]", "unknown ☃ sign"]
 
 
 # -- as it is ---------------------------------------------------------------------------------------------------------
