@@ -240,7 +240,6 @@ def test_bad_files(name: str, tmp_path: Path) -> None:
 
 def test_arguments(save: Save) -> None:
     for options, message in (
-        ({"drop_most_frequent": len(WORDS)}, f"excludes all {len(WORDS)} words"),
         ({"drop_most_frequent": -1}, "drop_most_frequent=-1"),
         ({"limit": 2.0}, "limit=2.0"),
     ):
