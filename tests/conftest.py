@@ -131,9 +131,15 @@ def compiled_by(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
 
 
 @pytest.fixture(scope="session")
-def graph_folder(compiled_by: Callable[[str], CompiledEncoder]) -> Path:
-    """Folder of the OpenVINO graph of `compiled_by`; only copies of it may change."""
-    return compiled_by("openvino").runtime.path.parent
+def compiled(compiled_by: Callable[[str], CompiledEncoder]) -> CompiledEncoder:
+    """The tiny BERT's first layer as OpenVINO's graph."""
+    return compiled_by("openvino")
+
+
+@pytest.fixture(scope="session")
+def graph_folder(compiled: CompiledEncoder) -> Path:
+    """Folder of this graph; only copies of it may change."""
+    return compiled.runtime.path.parent
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from essent import EssentError
 from waiting import LIMIT, wait_until
 
 PATH = os.pathsep.join([str(Path(__file__).parent / "dying"), *filter(None, sys.path)])
-posix_only = pytest.mark.skipif(os.name != "posix", reason="needs signals")
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals")
 KILLS = {
     most: [pytest.param(few, marks=pytest.mark.slow), pytest.param(most, marks=pytest.mark.faults)]
     for few, most in ((2, 30), (1, 100))
@@ -55,7 +55,6 @@ def check_goes_on(bulk: Bulk, sources: list[Path]) -> None:
     bulk.check_whole(sources, 5)
 
 
-@posix_only
 @pytest.mark.parametrize("kills", KILLS[30])
 @pytest.mark.parametrize(("workers", "victims"), [(1, "run"), (2, "run"), (2, "worker"), (2, "run and worker")])
 def test_killed(workers: int, victims: str, kills: int, bulk: Bulk) -> None:
@@ -80,7 +79,6 @@ def test_killed(workers: int, victims: str, kills: int, bulk: Bulk) -> None:
         assert len(computed) - len(written) <= kills  # at most one whole part a kill
 
 
-@posix_only
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_interrupted(workers: int, bulk: Bulk) -> None:
@@ -108,7 +106,6 @@ def error_with_two_workers(bulk: Bulk, sources: Any, **settings: Any) -> str:
     return "".join(messages)
 
 
-@posix_only
 @pytest.mark.parametrize(("folder", "prompt"), [("one", "ü" * 500_000), ("", "")])
 def test_worker_killed_at_start(folder: str, prompt: str, monkeypatch: pytest.MonkeyPatch, bulk: Bulk) -> None:
     """One, to which more is sent than a pipe holds; or all, which leave units that nobody takes."""
@@ -120,7 +117,6 @@ def test_worker_killed_at_start(folder: str, prompt: str, monkeypatch: pytest.Mo
     assert not list(bulk.out.iterdir())
 
 
-@posix_only
 @pytest.mark.parametrize("kills", KILLS[100])
 @pytest.mark.parametrize("moment", ["start", "work"])
 def test_worker_killed_at_random_events(moment: str, kills: int, monkeypatch: pytest.MonkeyPatch, bulk: Bulk) -> None:

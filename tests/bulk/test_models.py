@@ -6,7 +6,6 @@ import itertools
 import multiprocessing
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +18,7 @@ from sentence_transformers.sentence_transformer.modules import Dense
 
 from command_line import environment
 from essent import Encoder
+from essent.engine.compiled import CompiledEncoder
 
 TEXTS = sentences(200)
 
@@ -45,9 +45,8 @@ def test_sentence_transformers(bert: Path, bulk: Bulk) -> None:
 
 
 @pytest.mark.slow
-def test_graph(compiled_by: Callable, bulk: Bulk) -> None:
+def test_graph(compiled: CompiledEncoder, bulk: Bulk) -> None:
     """A saved one, in one process and in several, where each opens the folder."""
-    compiled = compiled_by("openvino")
     compiled.save("graph")
     path = bulk.parquet(200)
     bulk.encode(path, "graph", rows_per_part=60)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -27,14 +26,14 @@ from essent.engine.files import load
 from essent.engine.graph import graph_of
 from essent.engine.runtime import OnnxRuntime, OpenVINORuntime, check_precision, openvino
 from essent.errors import EngineError, InputError, ModelError, NotFittedError
-from families import CORPUS, DECODERS, FAMILIES, MORE_DECODERS
+from families import CORPUS, DECODERS, FAMILIES, MORE_DECODERS, Folders
 from odd_texts import ODD
 from samples import daily
+from selection_samples import Shells
 from static_models import static_model
 
 ENGINES = {"openvino": 1e-5, "onnx": 1e-4}  # allowed differences
 TEMPLATE = "template='This sentence : \"{text}\" means [MASK] .'"
-RECIPE = f"{TEMPLATE} layers=0+attention:2-out+2 weights=idf*ditto:1-2 | zscore | normalize"
 WORDS = "the moon is a large flute and dogs run after it in every green field on monday".split()
 
 
@@ -47,11 +46,6 @@ def texts_of(count: int, longest: int, seed: int = 0) -> list[str]:
 @pytest.fixture(scope="module")
 def encoder(bert: Path) -> Encoder:
     return Encoder(bert, "layers=1", device="cpu")
-
-
-@pytest.fixture(scope="module")
-def compiled(compiled_by: Callable[[str], CompiledEncoder]) -> CompiledEncoder:
-    return compiled_by("openvino")
 
 
 def assert_same(actual: np.ndarray, expected: np.ndarray, allowed: float = 1e-5) -> None:
@@ -75,7 +69,8 @@ def assert_compiles(model: SentenceTransformer, engine: str, texts: list[str], f
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_recipe_with_all_its_parts(engine: str, bert: Path, tmp_path: Path) -> None:
     """A template, special tokens as text, and texts that are truncated on the left among them."""
-    encoder = Encoder(bert, RECIPE).fit(texts_of(60, 12, seed=1))
+    recipe = f"{TEMPLATE} layers=0+attention:2-out+2 weights=idf*ditto:1-2 | zscore | normalize"
+    encoder = Encoder(bert, recipe).fit(texts_of(60, 12, seed=1))
     encoder.tokenizer.truncation_side = "left"
     assert_compiles(encoder, engine, [*ODD, *texts_of(40, 250)], tmp_path)
 
@@ -215,9 +210,7 @@ def test_unrunnable_graphs_are_refused(graph_folder: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.slow  # OpenVINO is tested daily
-def test_a_sentence_transformers_model_with_more_modules_in_onnx(
-    shell_of: Callable[[str], SentenceTransformer], tmp_path: Path
-) -> None:
+def test_a_sentence_transformers_model_with_more_modules_in_onnx(shell_of: Shells, tmp_path: Path) -> None:
     torch.manual_seed(0)
     modules = [*list(shell_of("roberta"))[:2], Dense(32, 12), Normalize()]
     model = SentenceTransformer(modules=modules, device="cpu", prompts={"query": "find: "})
@@ -256,7 +249,7 @@ SUFFIXLESS = "template='The topic of this sentence: {text}' weights=last"  # an 
 
 
 @pytest.mark.parametrize("family", daily([*DECODERS, *MORE_DECODERS], "gpt2", "mistral"))
-def test_the_prefix_of_a_prompt_is_constant(family: str, folder_of: Callable[[str], Path]) -> None:
+def test_the_prefix_of_a_prompt_is_constant(family: str, folder_of: Folders) -> None:
     """By torch, as the exported graph computes: every layer and token, also with the fewest tokens of a row."""
     for recipe in ("prompteol", EVERY_STATE, SUFFIXLESS):
         encoder = Encoder(folder_of(family), recipe)
@@ -283,16 +276,14 @@ for number, family in enumerate([*DECODERS, *MORE_DECODERS]):
 
 @pytest.mark.slow  # a conversion each
 @pytest.mark.parametrize(("family", "engine", "recipe"), DECODER_GRAPHS)
-def test_prompts_of_decoders(
-    family: str, engine: str, recipe: str, folder_of: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_prompts_of_decoders(family: str, engine: str, recipe: str, folder_of: Folders, tmp_path: Path) -> None:
     """Filled templates, and rows with a common prefix, longer and shorter than a sliding window."""
     assert_compiles(Encoder(folder_of(family), recipe).fit(DECODER_TEXTS), engine, DECODER_TEXTS, tmp_path)
 
 
 @pytest.mark.slow  # a conversion each; BERT is the model of every other test here
 @pytest.mark.parametrize("family", FAMILIES)
-def test_families(shell_of: Callable[[str], SentenceTransformer], family: str, tmp_path: Path) -> None:
+def test_families(shell_of: Shells, family: str, tmp_path: Path) -> None:
     encoder = Encoder(shell_of(family), "layers=1 weights=ditto:1-3")
     assert_compiles(encoder, "openvino", [*CORPUS[:8], "a", "the moon " * 40], tmp_path)
 

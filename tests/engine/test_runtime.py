@@ -44,21 +44,23 @@ assert_close = partial(np.testing.assert_allclose, rtol=0, atol=1e-4)
 # -- threads, errors, memory ------------------------------------------------------------------------------------------
 
 
-def test_lanes_keep_fewer_shapes_than_all_else(compiled_by: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = compiled_by("openvino").runtime
-    runtime, shape_limits = OpenVINORuntime(compiled.path.parent, "float32", threads=1), []
+def test_lanes_keep_fewer_shapes_than_all_else(
+    compiled: CompiledEncoder, graph_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = compiled.runtime._core
+    runtime, shape_limits = OpenVINORuntime(graph_folder, "float32", threads=1), []
 
     class Core:
         def compile_model(self, model: object, device: str, settings: dict[str, int]) -> object:
             shape_limits.append(settings[SHAPES])
-            return compiled._core.compile_model(model, device, settings)
+            return core.compile_model(model, device, settings)
 
     monkeypatch.setattr(runtime, "_core", Core())
     runtime.lanes()
     runtime.one(np.ones((1, 4), np.int64), np.ones((1, 4), np.int64))
     assert shape_limits == [SHAPES_OF_LANES, SHAPES_KEPT]  # without limits a server's memory grows for days
     with pytest.raises(RuntimeError):  # another name would be refused
-        compiled._core.compile_model(compiled._model, "CPU", {"CPU_RUNTIME_CACHE": 200})
+        core.compile_model(compiled.runtime._model, "CPU", {"CPU_RUNTIME_CACHE": 200})
 
 
 @pytest.mark.parametrize("engine", daily(ENGINES, "openvino"))
@@ -111,10 +113,10 @@ def test_a_query_does_not_wait_for_a_corpus(compiled_by: Compiled, engine: str) 
     assert_close(corpus_vectors, expected)
 
 
-def test_an_engine_is_not_copied(compiled_by: Compiled) -> None:
+def test_an_engine_is_not_copied(compiled: CompiledEncoder) -> None:
     for duplicate in (copy.deepcopy, pickle.dumps):
         with pytest.raises(EngineError, match=r"essent\.load"):
-            duplicate(compiled_by("openvino"))
+            duplicate(compiled)
 
 
 # -- precision --------------------------------------------------------------------------------------------------------
@@ -138,18 +140,17 @@ def test_only_a_copy_computes_in_bfloat16(bert: Path) -> None:
     assert computing_in(static, "bfloat16") is static  # its rows are added up in float32
 
 
-def test_a_graph_keeps_its_precision(compiled_by: Compiled) -> None:
-    graph = compiled_by("openvino")
-    assert computing_in(graph, "f32") is computing_in(graph, "auto") is graph
+def test_a_graph_keeps_its_precision(compiled: CompiledEncoder) -> None:
+    assert computing_in(compiled, "f32") is computing_in(compiled, "auto") is compiled
     with pytest.raises(EngineError, match="The graph computes in float32: save it again with --precision bfloat16"):
-        computing_in(graph, "bfloat16")
+        computing_in(compiled, "bfloat16")
     with pytest.raises(InputError, match="precision='half'; allowed: auto, float32, bfloat16"):
-        computing_in(graph, "half")
+        computing_in(compiled, "half")
 
 
-def test_the_loss_of_a_graph(bert: Path, compiled_by: Compiled) -> None:
+def test_the_loss_of_a_graph(bert: Path, compiled: CompiledEncoder) -> None:
     texts = [f"Text number {number} {'is about the moon ' * (number % 7)}." for number in range(24)]
-    models = compiled_by("openvino"), Encoder(str(bert), "cls", device="cpu")
+    models = compiled, Encoder(str(bert), "cls", device="cpu")
     loss = loss_of(*(model.encode(texts) for model in models))
     own, exact = (model.encode(texts, normalize_embeddings=True) for model in models)
     expected = (own * exact).sum(axis=1)

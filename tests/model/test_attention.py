@@ -49,21 +49,12 @@ def attention_inputs() -> tuple[torch.Tensor, ...]:
     return query, key, value, mask
 
 
-@pytest.mark.parametrize("mask_kind", ["none", "causal", "bias", "float", "left"])
-def test_masks_and_biases_of_all_kinds(mask_kind: str) -> None:
+def test_masks_of_numbers_are_added() -> None:
     query, key, value, mask = attention_inputs()
-    bias = torch.randn(1, 3, 7, 7, generator=torch.Generator().manual_seed(0))
-    added = torch.zeros(2, 1, 7, 7).masked_fill(~mask, torch.finfo(torch.float32).min)
-    options = {
-        "none": {"attention_mask": None, "is_causal": False},
-        "causal": {"attention_mask": None, "is_causal": True},
-        "left": {"attention_mask": mask.flip(-1)},
-        "bias": {"attention_mask": mask, "position_bias": bias},
-        "float": {"attention_mask": added},
-    }[mask_kind]
+    numbers = torch.zeros(2, 1, 7, 7).masked_fill(~mask, torch.finfo(torch.float32).min)
     with torch.inference_mode():
-        output, _ = attention.attention(nn.Identity(), query, key, value, **options)
-    same, _ = sdpa_attention_forward(nn.Identity(), query, key, value, **options)
+        output, _ = attention.attention(nn.Identity(), query, key, value, numbers)
+    same, _ = sdpa_attention_forward(nn.Identity(), query, key, value, numbers)
     torch.testing.assert_close(output, same, atol=1e-5, rtol=0)
 
 
@@ -165,14 +156,18 @@ def test_states_equal_a_plain_script(family: str, folder_of: Folders, reference_
 
 
 @pytest.mark.parametrize("family", ["bert", "llama"])
-def test_mixes_weights_and_templates(family: str, folder_of: Folders, reference_of: References) -> None:
-    """Layers and attention in one mix; with a template, the prefix cache is not used."""
+def test_mixes_weights_and_templates(family: str, folder_of: Folders, reference_of: References, tmp_path: Path) -> None:
+    """Layers and attention in one mix, also saved; with a template, the prefix cache is not used."""
     recipe = "template=about layers=0.5*attention:L-out+2*attention:1-out+-1*L weights=last"
     encoder = Encoder(str(folder_of(family)), recipe, device="cpu")
-    for ids, vector in zip(encoder.module.ids(TEXTS), encoder.encode(TEXTS), strict=True):
+    vectors = encoder.encode(TEXTS)
+    for ids, vector in zip(encoder.module.ids(TEXTS), vectors, strict=True):
         states, layers = plain_states(reference_of(family), ids), reference_of(family).run(ids)[0]
         mixed = 0.5 * states[3, "attention-out"] + 2 * states[1, "attention-out"] - layers[-1]
         assert_same(vector, mixed[-1])
+    encoder.save(str(tmp_path))
+    for loaded in (Encoder(tmp_path, device="cpu"), SentenceTransformer(str(tmp_path), trust_remote_code=True)):
+        assert_same(loaded.encode(TEXTS), vectors)
 
 
 def test_training_reaches_the_weights(bert: Path) -> None:
@@ -181,13 +176,6 @@ def test_training_reaches_the_weights(bert: Path) -> None:
     block = encoder.module.backbone.model.encoder.layer[0].attention
     assert block.output.dense.weight.grad.abs().sum() > 0
     assert block.self.value.weight.grad.abs().sum() > 0
-
-
-def test_saved_folders_load_in_sentence_transformers(bert: Path, tmp_path: Path) -> None:
-    encoder = Encoder(str(bert), "layers=0.5*attention:2-out+0.5*1 weights=ditto:1-2 | centre", device="cpu").fit(TEXTS)
-    encoder.save(str(tmp_path))
-    for loaded in (Encoder(tmp_path, device="cpu"), SentenceTransformer(str(tmp_path), trust_remote_code=True)):
-        assert_same(loaded.encode(TEXTS), encoder.encode(TEXTS))
 
 
 # -- bad input ------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from essent.encoder.module import digest_of_backbone
 from essent.errors import EngineError, MissingDependencyError, ModelError
 from essent.model.loading import with_default_dtype
 from essent.training.run import open_encoder
-from families import build_family
+from families import Folders
 from samples import TEXTS, daily
 
 pytest.importorskip("accelerate")  # of the extra `train`
@@ -32,15 +32,15 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def decoder(folder_of: Folders, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of a tiny Llama in bfloat16, in several files, with a head as large models are saved."""
-    root = tmp_path_factory.mktemp("large")
-    base = build_family("llama", root / "base")
-    model = transformers.LlamaForCausalLM.from_pretrained(base, dtype=torch.bfloat16)
-    model.save_pretrained(root / "llama", max_shard_size="20KB")
-    AutoTokenizer.from_pretrained(base).save_pretrained(root / "llama")
-    assert len(list((root / "llama").glob("*.safetensors"))) > 2
-    return root / "llama"
+    base, folder = folder_of("llama"), tmp_path_factory.mktemp("large")
+    transformers.LlamaForCausalLM.from_pretrained(base, dtype=torch.bfloat16).save_pretrained(
+        folder, max_shard_size="20KB"
+    )
+    AutoTokenizer.from_pretrained(base).save_pretrained(folder)
+    assert len(list(folder.glob("*.safetensors"))) > 2
+    return folder
 
 
 @pytest.fixture
@@ -59,7 +59,6 @@ def offloaded(tmp_path: Path) -> dict[str, Any]:
     [
         ({}, torch.float32),
         ({"device": "cuda:1"}, None),  # None: transformers reads the checkpoint's
-        ({"device": "cpu", "model_kwargs": {"dtype": "bfloat16"}}, "bfloat16"),
         ({"device": "cuda", "model_kwargs": {"device_map": "auto"}}, torch.float32),  # there is no GPU here
         ({"model_kwargs": {"device_map": "cuda"}}, None),
         ({"device": "cpu", "model_kwargs": {"device_map": {"": 0}}}, None),

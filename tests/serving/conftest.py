@@ -8,13 +8,11 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
 
 from essent import Encoder, StaticEncoder
 from essent.engine.compiled import CompiledEncoder
 from essent.serving.prepared import Prepared, prepare
 from servers import Running, running
-from static_models import static_model
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -30,9 +28,10 @@ def graph(graph_folder: Path) -> Prepared:
 
 
 @pytest.fixture(scope="session")
-def static_folder(wordpiece: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def static_folder(static_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the same model with vectors of length 1."""
     folder = tmp_path_factory.mktemp("served") / "static"
-    Encoder(static_model(wordpiece), "static | normalize").save(folder)
+    Encoder(static_folder, "static | normalize").save(folder)
     return folder
 
 
@@ -55,9 +54,9 @@ def client(server: Running) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="session")
-def expected(compiled_by: Callable[[str], CompiledEncoder]) -> Callable[[list[str]], np.ndarray]:
+def expected(compiled: CompiledEncoder) -> Callable[[list[str]], np.ndarray]:
     """What `encode` gives for `tiny`."""
-    return compiled_by("openvino").encode
+    return compiled.encode
 
 
 @pytest.fixture(scope="session")

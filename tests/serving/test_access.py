@@ -147,10 +147,9 @@ def test_overload_is_refused_with_retry_after(patient: Running) -> None:
 
 
 def test_request_timeout(graph: Prepared) -> None:
-    with (
-        running([graph], timeout=0.5, quiet_timeout=LIMIT, batch_timeout=LIMIT) as server,
-        paused(server.engine_pid),
-    ):
+    """The server starts whatever it is: golden texts take longer than any request may."""
+    with running([graph], timeout=1e-6) as server:
+        assert server.service.healthy
         answer = httpx.post(server.url + "/v1/embeddings", json={"input": "a text", "model": "tiny"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "deadline_exceeded")
 

@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from samples import TEXTS
-from servers import Running
+from servers import SENTENCES, Running, unit
 
 pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("default")]
-SENTENCES = [text for text in TEXTS if text]
 
 
 def check(documents: Any, query: Any, expected: np.ndarray) -> None:
@@ -37,8 +35,7 @@ def test_llama_index(server: Running, expected: Callable) -> None:
     check(openai.get_text_embedding_batch(SENTENCES), openai.get_query_embedding(SENTENCES[0]), vectors)
     options = {"query_instruction": "", "text_instruction": "", "truncate_text": False}
     tei = TextEmbeddingsInference(model_name="tiny", base_url=server.url, **options)
-    vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    check(tei.get_text_embedding_batch(SENTENCES), tei.get_query_embedding(SENTENCES[0]), vectors)
+    check(tei.get_text_embedding_batch(SENTENCES), tei.get_query_embedding(SENTENCES[0]), unit(vectors))
 
 
 def test_chromadb(server: Running, expected: Callable) -> None:

@@ -7,19 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from essent.serving.schedule import LONGER, SHORTER, TOKENS_PER_SECOND, Batch, Job, Schedule
+from essent.serving.schedule import LONGER, SHORTER, TOKENS_PER_SECOND, Job, Schedule
 from essent.serving.worker import width_of
 
 
 def job(lengths: list[int], arrival: float = 0.0, model: str = "a", timeout: float = 60.0) -> Job:
     return Job(model, [np.full(length, 7, np.int32) for length in lengths], arrival, timeout, None)
-
-
-def drain(schedule: Schedule) -> list[Batch]:
-    batches = []
-    while (batch := schedule.next()) is not None:
-        batches.append(batch)
-    return batches
 
 
 def waiting(*jobs: Job, budget: int = 2048) -> Schedule:
@@ -69,11 +62,11 @@ REQUESTS = st.lists(
 def test_texts_run_once_within_the_budget(requests: list, budget: int, only_queries: bool) -> None:
     jobs = [job(lengths, arrival, model) for lengths, arrival, model in requests]
     schedule = waiting(*jobs, budget=budget)
-    if only_queries and (first := schedule.next(only_queries=True)) is not None:
-        assert first.is_query
-        batches = [first, *drain(schedule)]
-    else:
-        batches = drain(schedule)
+    batches = []
+    if only_queries and (query := schedule.next(only_queries=True)) is not None:
+        assert query.is_query
+        batches.append(query)
+    batches.extend(iter(schedule.next, None))
     ran = [(id(request), row) for batch in batches for request, row in batch.texts]
     assert sorted(ran) == sorted((id(request), row) for request in jobs for row in range(len(request.sequences)))
     for batch in batches:

@@ -29,7 +29,7 @@ from essent.serving.run import Settings
 from essent.serving.schedule import Job, Schedule
 from essent.serving.schemas import RequestError
 from essent.serving.worker import BULK, MAX_PRIMITIVES, PRIMITIVES, QUICK, Source, load
-from families import CORPUS
+from families import CORPUS, Folders
 from samples import LONG, TEXTS
 from servers import SENTENCES, running
 from waiting import LIMIT, wait_until
@@ -75,7 +75,7 @@ def test_golden_texts_longer_than_the_model(bert: Path, tmp_path: Path) -> None:
     ("family", "recipe"),
     [("gpt2", "prompteol"), ("gpt2", "echo"), ("llama", "about"), ("roberta", "template=T4"), ("bert", "prompt")],
 )
-def test_ids_and_tokens_equal_those_of_the_encoder(family: str, recipe: str, folder_of: Callable[[str], Path]) -> None:
+def test_ids_and_tokens_equal_those_of_the_encoder(family: str, recipe: str, folder_of: Folders) -> None:
     module = Encoder(folder_of(family), recipe).module
     frame, tokenizer = module.plan.frame, module.backbone.tokenizer
     reading = reading_of(tokenizer, frame, 256)
@@ -102,10 +102,8 @@ def test_bfloat16_needs_a_graph(bert: Path, tmp_path: Path) -> None:
         prepare(f"mini={bert}", "torch", tmp_path, "bfloat16")
 
 
-def test_a_recipe_without_a_graph_runs_in_torch(
-    shell_of: Callable, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    Encoder(shell_of("bert"), "layers=1 | quantile").fit(CORPUS).save(str(tmp_path / "model"))
+def test_a_recipe_without_a_graph_runs_in_torch(bert: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    Encoder(bert, "layers=1 | quantile").fit(CORPUS).save(str(tmp_path / "model"))
     prepared = prepare(str(tmp_path / "model"), "auto", tmp_path / "graph")
     assert prepared.description.engine == "torch"
     assert "model runs in torch: The shaping step 'quantile' cannot be converted" in caplog.text
@@ -162,12 +160,6 @@ def test_killed_or_stopped_engine(times: int, graph: Prepared, expected: Callabl
         for client in clients:
             client.result(LIMIT)
     assert set(outcomes) == {"done", "engine_unavailable"}, outcomes
-
-
-def test_a_server_starts_whatever_its_timeout(graph: Prepared) -> None:
-    """Golden texts take longer than any request may."""
-    with running([graph], timeout=1e-6) as server:
-        assert server.service.healthy
 
 
 def test_engine_without_the_golden_vectors_is_refused(graph: Prepared) -> None:

@@ -216,7 +216,6 @@ def test_a_teacher_with_vectors_of_another_width_is_refused(folder_of: Folders) 
     ("choice", "options", "error", "message"),
     [
         (Choice("static"), {}, RecipeError, "'static' is not a layer"),
-        (Choice("9"), {}, InputError, "Layer 9"),
         (Choice(ridge=-1.0), {}, InputError, "ridge=-1.0: must be a positive number"),
         (Choice(shaping="quantile"), {}, RecipeError, "not affine"),
         (Choice(weights="position"), {}, RecipeError, "not a fixed weight"),

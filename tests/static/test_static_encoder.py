@@ -89,9 +89,7 @@ def test_recipes_fold_into_a_table(recipe: str, wordpiece: Tokenizer, tmp_path: 
     """Also what they make of a text without tokens, which is no mean of rows."""
     Encoder(static_model(wordpiece), recipe).fit([text for text in EVERY if text]).save(str(tmp_path))
     light = assert_same(tmp_path, 1e-5)
-    nothing = light.encode("")
-    np.testing.assert_allclose(nothing, Encoder(tmp_path).encode(""), atol=1e-6)
-    assert nothing.any() == ("centre" in recipe)
+    assert light.encode("").any() == ("centre" in recipe)
 
 
 @pytest.mark.parametrize(("kind", "unit"), [("float32", False), ("int8", True)])
