@@ -25,7 +25,7 @@ from essent.report.write import draw_heros, escaped, html_report, markdown_repor
 from essent.selection.leaderboard import Check, Leaderboard, Trial
 from essent.tasks.result import Result
 
-VOID = {"meta", "br", "hr", "img", "input", "link", "polyline"}
+VOID = {"meta", "polyline"}
 
 
 class Page(HTMLParser):

@@ -45,57 +45,44 @@ PARTS = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}
 LICENCE = "  1 Not Princeton's database: a few words in the format of WordNet 3.0 Copyright Princeton University.\n"
 # name of a synset -> part of speech, words, pointers (kind and synset, from, to), how often its first sense is tagged
 SYNSETS = {name: row for name, *row in rows_of("synsets.tsv")}
-FRAMES = {"start": " 02 + 08 00 + 28 01"}  # of verbs: their number, then + number of a frame, of which word, 0 for all
+NUMBERS = {name: number for number, name in enumerate(SYNSETS)}  # also tell the senses of a word from each other
 WIDTH = 300  # of every line, so that its offset in the file follows from its number
 
 
 def write_wordnet(data: Path) -> Path:
     """Write all files that NLTK wants into its data folder; returns this."""
     folder = data / "corpora" / "wordnet"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True)
     (folder / "lexnames").write_text("00\tadj.all\t3\n", "latin-1")
     (folder / "index.sense").touch()
     counts: list[str] = []
     for number, (part, letter) in enumerate(PARTS.items(), start=1):
-        names = _names(part)
-        offsets = {
-            word: [_offset(name) for name in names if word in _words(name)] for name in names for word in _words(name)
-        }
+        offsets: dict[str, list[str]] = {}  # of the synsets of a word
+        for name, (kind, words, _, count) in SYNSETS.items():
+            if kind != part:
+                continue
+            for word in words.replace("(p)", "").split():
+                offsets.setdefault(word, []).append(_offset(name))
+                counts.append(f"{word}%{number}:00:{NUMBERS[name]:02d}:: 1 {count}\n")
         index = [
             f"{word} {letter} {len(at)} 1 ! {len(at)} 1 {' '.join(at)}  \n" for word, at in sorted(offsets.items())
         ]
         (folder / f"{part}.exc").touch()
-        (folder / f"data.{part}").write_text(LICENCE + "".join(map(_line, names)), "latin-1")
+        (folder / f"data.{part}").write_text(LICENCE + "".join(map(_line, SYNSETS)), "latin-1")
         (folder / f"index.{part}").write_text(LICENCE + "".join(index), "latin-1")
-        for name in names:
-            counts += [f"{word}%{number}:00:{_sense(name, word):02d}:: 1 {SYNSETS[name][3]}\n" for word in _words(name)]
     (folder / "cntlist.rev").write_text("".join(sorted(counts)), "latin-1")
     return data
 
 
-def _names(part: str) -> list[str]:
-    return [name for name, row in SYNSETS.items() if row[0] == part]
-
-
-def _words(name: str) -> list[str]:
-    return SYNSETS[name][1].replace("(p)", "").split()
-
-
 def _offset(name: str) -> str:
-    return f"{len(LICENCE) + WIDTH * _names(SYNSETS[name][0]).index(name):08d}"
-
-
-def _sense(name: str, word: str) -> int:
-    """How many meanings of a word come before this one: tells its senses from each other."""
-    return [synset for synset in SYNSETS if word in _words(synset)].index(name)
+    return f"{len(LICENCE) + WIDTH * NUMBERS[name]:08d}"
 
 
 def _line(name: str) -> str:
     part, words, pointers, _ = SYNSETS[name]
-    spelled = " ".join(f"{word} {_sense(name, word.removesuffix('(p)'))}" for word in words.split())
-    pointed = ""
+    senses = [f" {word} {NUMBERS[name]:x}" for word in words.split()]
+    head = f"{_offset(name)} 00 {PARTS[part]} {len(senses):02x}{''.join(senses)} {len(pointers.split()):03d}"
     for pointer in pointers.split():
         target, start, end = pointer[1:].split(",")
-        pointed += f" {pointer[0]} {_offset(target)} {PARTS[SYNSETS[target][0]]} {int(start):02x}{int(end):02x}"
-    head = f"{_offset(name)} 00 {PARTS[part]} {len(words.split()):02x} {spelled} {len(pointers.split()):03d}{pointed}"
-    return f"{head}{FRAMES.get(name, '')} | {name} in a few words  ".ljust(WIDTH - 1) + "\n"
+        head += f" {pointer[0]} {_offset(target)} {PARTS[SYNSETS[target][0]]} {int(start):02x}{int(end):02x}"
+    return f"{head} | {name} in a few words  ".ljust(WIDTH - 1) + "\n"
