@@ -20,30 +20,8 @@ from essent.tasks.pairs import PairTask
 from essent.tasks.result import Result
 
 
-def rounding(recipe: Recipe, cosines: np.ndarray) -> float:
-    """How far rounding may move a recipe's cosines (P,): as the sine of their angle, the widest of which is taken.
-
-    A chain that was fitted on few texts enlarges it. A value that a quantile step puts into the next of its places
-    moves by a whole place.
-    """
-    steep = 100 if "quantile" in recipe.shaping else 10 if any("whiten" in step for step in recipe.shaping) else 1
-    return 1e-5 * steep * min(1.0, float(np.sqrt(2 * (1 - cosines).max())))
-
-
-def explained(cosines: np.ndarray, gold: np.ndarray, error: float) -> float:
-    """How far Spearman's correlation ×100 may move when each cosine (P,) moves by up to `error`.
-
-    The sum of products of ranks changes by the distance of two pairs' gold ranks when these two change their order,
-    which only cosines nearer than twice the error can.
-    """
-    ranks, target = rankdata(cosines), rankdata(gold)
-    near = np.triu(np.abs(np.subtract.outer(cosines, cosines)) < 2 * error, 1)
-    scale = len(gold) * ranks.std() * target.std()
-    return 1e-6 + 100 * float((near * np.abs(np.subtract.outer(target, target))).sum() / scale) if scale else 0.0
-
-
 class Watched(PairTask):
-    """A task that keeps the cosines it scored last."""
+    """A task that keeps the cosines (P,) it scored last."""
 
     cosines: np.ndarray
 
@@ -55,15 +33,27 @@ class Watched(PairTask):
         object.__setattr__(self, "cosines", np.asarray(cosines, np.float64))
         return super().score(cosines)
 
-    def expected(self, recipe: Recipe | str) -> Any:
-        """The score of those cosines, to compare with another way's: as near as the pairs can be ranked."""
-        score = super().score(self.cosines).main_score
-        gold = np.array([pair.score for pair in self.pairs])
-        return pytest.approx(score, abs=explained(self.cosines, gold, self.rounding(recipe)), nan_ok=True)
-
     def rounding(self, recipe: Recipe | str) -> float:
-        """How far another way's cosines may lie from these."""
-        return rounding(Recipe.parse(recipe), self.cosines)
+        """How far another way's cosines may lie from these: as the sine of their angle, the widest of which is taken.
+
+        A chain that was fitted on few texts enlarges it. A value that a quantile step puts into the next of its places
+        moves by a whole place.
+        """
+        shaping = Recipe.parse(recipe).shaping
+        steep = 100 if "quantile" in shaping else 10 if any("whiten" in step for step in shaping) else 1
+        return 1e-5 * steep * min(1.0, float(np.sqrt(2 * (1 - self.cosines).max())))
+
+    def expected(self, recipe: Recipe | str) -> Any:
+        """The score of those cosines, to compare with another way's: as near as the pairs can be ranked.
+
+        Only cosines nearer than twice the error can change their order. The sum of products of ranks then changes by
+        the distance of the two pairs' gold ranks.
+        """
+        ranks, target = rankdata(self.cosines), rankdata([pair.score for pair in self.pairs])
+        near = np.triu(np.abs(np.subtract.outer(self.cosines, self.cosines)) < 2 * self.rounding(recipe), 1)
+        moved, scale = near * np.abs(np.subtract.outer(target, target)), len(ranks) * ranks.std() * target.std()
+        allowed = 1e-6 + (100 * float(moved.sum() / scale) if scale else 0.0)
+        return pytest.approx(super().score(self.cosines).main_score, abs=allowed, nan_ok=True)
 
 
 def one_by_one(model: Any, recipes: list[str], task: PairTask, **options: Any) -> dict[str, Watched]:

@@ -13,18 +13,7 @@ from report_helpers import MODELS, board, everything, heads_board, heros, named,
 from essent.errors import InputError
 from essent.recipe.recipe import Recipe
 from essent.report.gather import MAX_TRIALS, gather
-from essent.report.parts import (
-    Bars,
-    Curves,
-    Heat,
-    Number,
-    Row,
-    Section,
-    Table,
-    axis_of,
-    names_of,
-    shown,
-)
+from essent.report.parts import Bars, Curves, Heat, Number, Row, Section, Table, axis_of, names_of, shown
 from essent.report.write import markdown_report
 from essent.selection.leaderboard import Leaderboard, Trial
 from essent.tasks.comparison import Scored

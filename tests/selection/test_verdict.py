@@ -12,11 +12,7 @@ import pytest
 from essent.recipe.recipe import Recipe
 from essent.selection import verdict as rule
 from essent.selection.leaderboard import Leaderboard, Trial, rank_trials
-from essent.selection.verdict import (
-    cross_validate,
-    decide,
-    decide_by_labels,
-)
+from essent.selection.verdict import cross_validate, decide, decide_by_labels
 from essent.tasks.comparison import Comparison, Scored, compare
 from essent.tasks.pairs import PairTask
 

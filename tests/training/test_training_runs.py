@@ -17,11 +17,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from sentence_transformers import (
-    SentenceTransformer,
-    SentenceTransformerTrainer,
-    SentenceTransformerTrainingArguments,
-)
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from training_helpers import SMALL, TEXTS, TRIPLETS
 
 from essent import Encoder, verify

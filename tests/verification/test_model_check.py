@@ -13,13 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import (
-    BoW,
-    Pooling,
-    Router,
-    Transformer,
-    WordEmbeddings,
-)
+from sentence_transformers.sentence_transformer.modules import BoW, Pooling, Router, Transformer, WordEmbeddings
 from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
 from transformers import AutoTokenizer, BertConfig, BertModel
 
