@@ -44,3 +44,13 @@ def test_saved_encoder_needs_no_recipe_and_no_fit() -> None:
     assert "Use --prompt for another" in log
     np.testing.assert_allclose(np.load("v.npy"), encoder.encode(TEXTS), atol=1e-5)
     assert "its own recipe" in error(f"{command} -f -r mean")
+
+
+def test_an_interrupted_run_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    before = sorted(folder.iterdir())
+    monkeypatch.setattr("numpy.save", interrupt)
+    assert "Interrupted" in run("encode texts.txt -m tiny -o v.npy --device cpu", code=130).stderr
+    assert sorted(folder.iterdir()) == before

@@ -25,7 +25,6 @@ from essent.improvement import budget, plan, steps
 from essent.improvement.metric import read_inputs
 from essent.improvement.results import Improved
 from essent.improvement.run import Run
-from essent.selection import verdict
 from essent.selection.leaderboard import Leaderboard
 from essent.tasks.pairs import PairTask
 
@@ -136,7 +135,7 @@ def test_for_clusters_a_search_chooses(
         board = original(*arguments, **settings)
         return replace(board, trials=tuple(sorted(board.trials, key=lambda t: str(t.recipe) != best)), kept=None)
 
-    monkeypatch.setattr(verdict, "MIN_LEAD", -1.0)
+    monkeypatch.setattr(steps, "MIN_LEAD", -1.0)
     monkeypatch.setattr(steps, "search_recipes", search)
     improvement = essent.improve(
         str(bert), make_topic_texts(texts), output=tmp_path / "out", note=lines.append, force=True, **arguments
@@ -157,7 +156,7 @@ def test_for_clusters_a_search_chooses(
 def test_for_clusters_the_model_stays_as_it_is_without_a_lead(
     bert: Path, small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verdict, "MIN_LEAD", 2.0)
+    monkeypatch.setattr(steps, "MIN_LEAD", 2.0)
     unchanged = essent.improve(
         str(bert), make_topic_texts(90), output=tmp_path / "out", use="clusters", budget="1s", options=CPU
     )

@@ -19,7 +19,7 @@ from essent.model.computing import OneDNNLinear, onednn_is_faster
 from families import Folders
 from samples import TEXTS
 
-pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch without oneDNN")
+NEEDED = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch without oneDNN")
 NUMBERS = torch.randn(28, 48, generator=torch.Generator().manual_seed(1))
 INPUTS = {
     "text": NUMBERS[None, :5],
@@ -47,6 +47,7 @@ def processor(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, object]]:
     onednn_is_faster.cache_clear()
 
 
+@NEEDED
 @pytest.mark.parametrize("inputs", INPUTS.values(), ids=INPUTS)
 def test_layer_and_gradients_equal_torch_s(layer: nn.Linear, inputs: torch.Tensor) -> None:
     inputs = inputs.detach().requires_grad_()
@@ -62,6 +63,7 @@ def test_layer_and_gradients_equal_torch_s(layer: nn.Linear, inputs: torch.Tenso
     torch.testing.assert_close(*results, atol=1e-4, rtol=1e-4)
 
 
+@NEEDED
 @pytest.mark.parametrize(("frozen", "saved"), [("weight", (33, 48)), ("inputs", (28, 48))])
 def test_only_what_a_gradient_needs_is_saved(frozen: str, saved: tuple[int, ...], layer: nn.Linear) -> None:
     inputs, shapes = INPUTS["batch"].detach().requires_grad_(frozen == "weight"), []
@@ -74,6 +76,7 @@ def test_only_what_a_gradient_needs_is_saved(frozen: str, saved: tuple[int, ...]
     assert all((parameter.grad is None) == (frozen == "weight") for parameter in layer.parameters())
 
 
+@NEEDED
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad])
 def test_tangents_pass(mode: Callable[[], AbstractContextManager[None]], layer: nn.Linear) -> None:
     tangents = NUMBERS.flip(0)
@@ -98,6 +101,7 @@ def test_only_plain_float32_layers_on_the_cpu_are_replaced(layer: nn.Linear, mon
         torch.export.export(nn.Linear(48, 33), (inputs,))
 
 
+@NEEDED
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_shapes() -> None:
     """By default, products of 300 numbers of rows take 200 MB."""
@@ -118,6 +122,7 @@ print((process.memory_info().rss - before) / 2**20)
     assert float(done.stdout) < 100, done.stderr
 
 
+@NEEDED
 def test_which_passes_use_it(processor: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
     def context(precision: str = "auto", device: str = "cpu") -> type:
         return type(computing.computing(precision, device, nn.Identity()))
@@ -137,6 +142,7 @@ def test_which_passes_use_it(processor: dict[str, object], monkeypatch: pytest.M
         assert context() is nullcontext
 
 
+@NEEDED
 @pytest.mark.parametrize(("family", "linear"), [("bert", 6), ("gpt2", 4)])  # linear layers per layer
 def test_vectors_of_an_encoder(
     family: str, linear: int, folder_of: Folders, processor: dict[str, object], monkeypatch: pytest.MonkeyPatch
@@ -152,6 +158,7 @@ def test_vectors_of_an_encoder(
     np.testing.assert_allclose(vectors, encoder.encode(TEXTS), atol=1e-5)
 
 
+@NEEDED
 def test_gradients_with_checkpointing(bert: Path, processor: dict[str, object]) -> None:
     """The backward pass computes states again, by torch's products, so the forward pass must not use others."""
     gradients, dropout = [], {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}

@@ -143,8 +143,8 @@ class Metric:
     Args:
         max_texts, max_test_texts: approximate maximum of the texts that are encoded to measure an encoder, and for the
             tests; labels are sampled to stay below this maximum.
-        criterion: the criterion without labels. `topics` compares the recipes of a search only; the metric is then the
-            agreement with the chosen encoder.
+        criterion: the criterion without labels, "" for none. `topics` compares the recipes of a search only; without
+            `teacher`, the metric is the agreement with the chosen encoder.
         own: name of the model as it is, the first chosen encoder.
 
     Attributes:

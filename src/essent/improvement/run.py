@@ -112,8 +112,7 @@ def improve(
     seconds, options = parse_budget(budget), dict(options or {})
     check_library(".html")
     inputs = read_inputs(texts, data, test, folder, seed, columns)
-    trained = is_trained_for_sentences(model, options)
-    retained = "" if inputs.tasks else reason_to_retain(use_or_default, trained)
+    retained = "" if inputs.tasks else reason_to_retain(use_or_default, is_trained_for_sentences(model, options))
     if not inputs.tasks and not retained and CRITERIA[use_or_default] == TOPICS:
         Topics.of(inputs.texts, seed)  # refuses texts that it cannot measure, before the model is loaded
     identity = {

@@ -38,7 +38,7 @@ from essent.recipe.recipe import Recipe
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.run import search as search_recipes
 from essent.selection.space import Space
-from essent.selection.topics import TOPICS
+from essent.selection.topics import MIN_LEAD, TOPICS
 from essent.training.run import train as train_model
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def search_step(run: Run, folder: Path, planned: Mapping[str, Any]) -> dict[str,
     run.measure(best)
     gains = best not in board.baselines  # False too if the leader is itself a baseline
     if run.metric.by_agreement:
-        gains = best != own
+        gains = best != own and board.find(best).scores[TOPICS] - board.find(own).scores[TOPICS] >= MIN_LEAD
     lead = held_out_lead(run, best) if gains and run.metric.by_agreement else None
     notes = {"verdict": board.verdict, "notes": list(board.notes)}
     return {"name": best, "lead": lead, "gains": gains, "speed": speed, **notes}
@@ -139,7 +139,7 @@ def held_out_lead(run: Run, best: str) -> float | None:
 
 def search(run: Run, planned: Mapping[str, Any], trained: Path | None, folder: Path) -> Leaderboard:
     """Search recipes on the model, or on the trained model if its folder is passed."""
-    baselines = [run.plan["own"], run.plan["baseline"], *([] if run.plan["baseline"] == "static" else ["first-last"])]
+    baselines = [run.plan["baseline"], *([] if run.plan["baseline"] == "static" else ["first-last"]), run.plan["own"]]
     tasks = subsample(run.inputs.tasks, planned["units"], run.settings["seed"])
     data: Any = tasks[0] if len(tasks) == 1 else tasks or list(run.inputs.texts[: planned["texts"]])
     return search_recipes(

@@ -83,7 +83,7 @@ def search(
         columns: names of the columns of labelled files and rows by role, such as {"text": "body", "label":
             "category"}; see `essent.tasks.load_task`.
         baselines: recipes that the leader is compared with, the most important first; added to the space. By default,
-            the model's own pooling comes first if it is another one, and static models have "static".
+            the own pooling of a model that was trained for sentences comes first, and static models have "static".
         top: number of rows with an interval.
         seed: of resampling and of the pairs that "teacher" draws.
         memory: GiB for hidden states and pooled vectors, in addition to the model.
@@ -260,6 +260,7 @@ def run_passes(
 ) -> Iterator[Passes]:
     """Run every recipe of a space on every data set; the stores exist within the block."""
     capabilities = read_capabilities(model, settings.options)
+    trained = is_trained_for_sentences(model, settings.options)
     recipes, skipped = space.expand(capabilities)
     if capabilities.only_static and tuple(baselines) == BASELINES:
         baselines = ("static",)
@@ -267,7 +268,7 @@ def run_passes(
     reference = REFERENCE.expand(capabilities)[0] if any(data.teacher or data.topics for data in data_sets) else []
     loaded = load(model, [*recipes, *compared, *reference], settings.options)
     backbone, prompts = loaded.backbone, dict(loaded.settings.get("prompts") or {})
-    if tuple(baselines) == BASELINES and loaded.own is not None:
+    if trained and tuple(baselines) == BASELINES and loaded.own is not None:
         own = replace(loaded.own, shaping=())  # without normalize, which changes no cosine
         compared = compared if own in compared else [own, *compared]
     fitting = with_room(recipes, backbone.tokenizer, backbone.max_seq_length)
@@ -301,8 +302,8 @@ def run_passes(
             sweep.run()
             score_stored(sweep)
             sweeps.append(sweep)
-        names, trained = list(map(str, compared)), is_trained_for_sentences(model, settings.options)
-        yield Passes(sweeps, recipes, names, reference, skipped, trained, prompts, loaded.default_prompt)
+        names, default = list(map(str, compared)), loaded.default_prompt
+        yield Passes(sweeps, recipes, names, reference, skipped, trained, prompts, default)
 
 
 # -- the leaderboard --------------------------------------------------------------------------------------------------

@@ -251,8 +251,8 @@ TEACHER_CASES = {
 }
 TRAINED = (
     f"the model was trained for sentences. In 38 measured cases of such models, the choice by {TEACHER} changed "
-    "similarity by -2.6 points on average and by -13.8 at worst. 20 pairs that you label with essent search --ask "
-    "choose better"
+    "similarity by -2.6 points on average and by -13.8 at worst. Only labels tell more: --data, or 20 pairs that you "
+    "label with essent search --ask"
 )
 TOPICS_CASES = {
     CLUSTERS: (
@@ -326,11 +326,11 @@ def decide_by_topics(board: Leaderboard, use: str) -> Leaderboard:
     reason, kept = reason_to_retain(use, trained=False), None
     if leader == baseline:
         decision = f"the baseline {leader} is the best."
-    elif math.isnan(lead):
-        decision = f"{leader} is the best, without a baseline that has a score."
-    elif reason:
+    elif reason and baseline:
         kept = baseline
         decision = f"the baseline {baseline} is retained: {reason}."
+    elif math.isnan(lead):
+        decision = f"{leader} is the best, without a baseline that has a score."
     elif lead < MIN_LEAD:
         kept = baseline
         decision = f"the baseline {baseline} is retained: {leader} leads it by {lead:.3f}, and must by {MIN_LEAD}."
