@@ -146,10 +146,16 @@ def test_overload_is_refused_with_retry_after(patient: Running) -> None:
     assert answers[1].json()["error"]["type"] == "rate_limit_error"
 
 
-def test_request_timeout(graph: Prepared) -> None:
-    """The server starts whatever it is: golden texts take longer than any request may."""
+def test_a_server_starts_whatever_its_timeout(graph: Prepared) -> None:
+    """Golden texts take longer than any request may."""
     with running([graph], timeout=1e-6) as server:
         assert server.service.healthy
+
+
+def test_request_timeout(graph: Prepared) -> None:
+    """A paused engine answers no request in time."""
+    limits = {"timeout": 0.5, "quiet_timeout": LIMIT, "batch_timeout": LIMIT}
+    with running([graph], **limits) as server, paused(server.engine_pid):
         answer = httpx.post(server.url + "/v1/embeddings", json={"input": "a text", "model": "tiny"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "deadline_exceeded")
 
