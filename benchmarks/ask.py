@@ -70,7 +70,7 @@ def lost(task: PairTask, known: Known, count: int, repeats: int) -> dict[str, np
             scores = judged(task, cosines, places)
             for how, ranking in (
                 (name, scores),
-                (f"{name} + {TEACHER}", with_prior(scores, 100 * teacher, count, PRIOR)),
+                (f"{name} + {TEACHER}", with_prior(scores, 100 * teacher, count, PRIOR[TEACHER])),
             ):
                 best = truth[np.argmax(np.nan_to_num(ranking, nan=-np.inf))]
                 points.setdefault(how, []).append(np.nanmax(truth) - best)

@@ -32,7 +32,7 @@ from scipy.stats import rankdata, spearmanr
 from essent.model.loading import read_capabilities
 from essent.recipe.recipe import Recipe
 from essent.selection import topics
-from essent.selection.annotation import PRIOR, choose_pairs
+from essent.selection.annotation import choose_pairs
 from essent.selection.label_free import TEACHER, Teacher, split_words, unit_ranks, words_of
 from essent.selection.program import TextPairs
 from essent.selection.run import BASELINES, run_passes
@@ -52,7 +52,8 @@ OF_TOPICS = SCORES[:2]  # shown for classes that are topics
 LEADS = (0.0, 0.05, 0.1, 0.15)
 MOST_COMBINED = 5  # measures of a combination
 JUDGED, SELECTED, REPEATS = (30, 60), ("random", "strata"), 20  # pairs, how they are selected, and draws
-WEIGHTS = (0, PRIOR, 2 * PRIOR, 4 * PRIOR)  # judged pairs that `topics` counts as
+WEIGHTS = (0, 30, 60, 120)  # judged pairs that `topics` counts as
+JUDGED_HEAD = "mean gain | worst mean of a case | share of cases above 0 | draws below −1 | draws above 0"
 DRAWS = 10_000  # of an interval
 MIN_WORDS, MIN_PER_CLASS = 3, 5
 DIMENSIONS = 50  # of latent semantic analysis
@@ -312,21 +313,48 @@ class Use:
         weights = weights[weights.any(axis=1)]
         return np.quantile(weights @ gained / weights.sum(axis=1), (0.025, 0.975))
 
+    def judged(self, count: int, selected: str, weight: int, lead: float) -> np.ndarray:
+        """Return what choices by judged pairs and `topics` gain (cases,REPEATS), over draws of the pairs."""
+        rows = []
+        for case, gains in zip(self.cases, self.gains, strict=True):
+            criteria = with_prior(case.judged[count, selected], case.topics[:, None], count, weight)
+            rows.append(gains[case.choose(np.nan_to_num(criteria, nan=-1), lead)])
+        return np.stack(rows)
+
     def print_judged(self) -> None:
-        """Print what choices by a few judged pairs, alone and with `topics`, gain over draws of the pairs."""
-        print_head("pairs | weight of `topics` | mean gain | worst mean of a case | share below −1 | share above 0")
-        for count, selected, weight in product(JUDGED, SELECTED, WEIGHTS):
-            rows = []
-            for case, gains in zip(self.cases, self.gains, strict=True):
-                criteria = with_prior(case.judged[count, selected], case.topics[:, None], count, weight)
-                rows.append(gains[case.choose(criteria)])
-            gained = np.stack(rows)  # (cases,REPEATS)
-            shares = (gained < -1).mean(), (gained > 0).mean()
-            print_row(f"{count} {selected} | {weight}", gained.mean(), gained.mean(axis=1).min(), *shares)
+        print_head(f"pairs | weight of `topics` | lead | {JUDGED_HEAD}")
+        for count, selected, weight, lead in product(JUDGED, SELECTED, WEIGHTS, LEADS):
+            print_judged_row(f"{count} {selected} | {weight} | {lead:g}", self.judged(count, selected, weight, lead))
 
 
 def print_head(columns: str) -> None:
     print(f"\n| {columns} |\n|{'---|' * (columns.count('|') + 1)}")
+
+
+def print_judged_row(texts: str, gained: np.ndarray) -> None:
+    means = gained.mean(axis=1)  # of the cases
+    shares = (means > 0).mean(), (gained < -1).mean(), (gained > 0).mean()
+    print_row(texts, gained.mean(), means.min(), *shares)
+
+
+def print_left_out(uses: Sequence[Use]) -> None:
+    """Print gains by 30 judged pairs with the weight and lead that are best for all uses together on other cases."""
+    rules = list(product(WEIGHTS, LEADS))
+    gained = [np.stack([use.judged(30, "strata", *rule) for rule in rules]) for use in uses]  # (rules,cases,REPEATS)
+    print_head(f"weight and lead chosen on other cases | {JUDGED_HEAD}")
+    for title, use, own in zip(OF_TOPICS[:1] + SCORES[2:], uses, gained, strict=True):
+        left_out = []
+        for number, case in enumerate(use.cases):
+            others = np.concatenate(
+                [
+                    gains.mean(axis=2)[:, [case.is_other(other) for other in each.cases]]
+                    for each, gains in zip(uses, gained, strict=True)
+                ],
+                axis=1,
+            )
+            best = np.argmax(others.mean(axis=1) + np.minimum(others.min(axis=1), 0) / 2)
+            left_out.append(own[best, number])
+        print_judged_row(title, np.stack(left_out))
 
 
 def print_row(texts: str, *numbers: float) -> None:
@@ -336,13 +364,17 @@ def print_row(texts: str, *numbers: float) -> None:
 def table(options: argparse.Namespace) -> None:
     """Print the tables of every score."""
     cases = [Case(path) for path in sorted(options.folder.glob("*.npz"))]
+    uses: dict[str, Use] = {}
     for score, title in enumerate(SCORES):
         if shown := [case for case in cases if title not in OF_TOPICS or case.data in options.topics]:
             print(f"\n## {title}")
-            use = Use(shown, score)
+            use = uses[title] = Use(shown, score)
             use.print_cases()
             use.print_choices()
             use.print_judged()
+    if len(uses) == len(SCORES) and all(any(map(case.is_other, cases)) for case in cases):
+        print("\n## Judged pairs, for clusters and classes")
+        print_left_out([uses[SCORES[0]], uses[SCORES[2]]])
 
 
 def main() -> None:

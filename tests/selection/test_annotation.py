@@ -47,6 +47,7 @@ def test_chosen_pairs_come_from_the_data(shell: Any) -> None:
         ({"data": TEXTS[:9], "count": 99}, "Cannot select 99 pairs to annotate: the data has only [12]"),
         ({"data": TASK}, "already has labels"),
         ({"data": TEXTS, "count": 0}, "count=0"),
+        ({"data": TEXTS[:9], "count": 9, "use": "classes"}, "at least 50 distinct texts are needed"),
         ({"data": TEXTS, "criterion": None}, "Unknown option 'criterion'"),
     ):
         with pytest.raises(InputError, match=message):
@@ -86,25 +87,30 @@ def test_bad_files_name_their_line(content: str, message: str, tmp_path: Path) -
 # -- the choice -------------------------------------------------------------------------------------------------------
 
 
-def test_judgements_and_the_teacher_rank_recipes_fitted_on_all_texts(shell: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("use", "criterion", "prior"), [("similarity", "teacher", 30), ("clusters", "topics", 60)])
+def test_judgements_and_a_criterion_without_labels_rank_recipes_fitted_on_all_texts(
+    use: str, criterion: str, prior: int, shell: Any, tmp_path: Path
+) -> None:
     fitted = Encoder(shell, "layers=static weights=idf").fit(TEXTS)
-    pairs = annotate(shell, TEXTS, "weights", count=50)
+    pairs = annotate(shell, TEXTS, "weights", count=50, use=use)
     first, second = (fitted.encode(list(side), normalize_embeddings=True) for side in zip(*pairs, strict=True))
     gold = np.einsum("pd,pd->p", first, second).tolist()
     write_pairs(tmp_path / "judge.csv", [(*pair, score) for pair, score in zip(pairs, gold, strict=True)])
     task = read_annotated(tmp_path / "judge.csv", TEXTS)
     assert task.texts() == TEXTS
     board, alone, without = (
-        search(shell, data, "weights", criterion=criterion)
-        for data, criterion in ((task, ()), (task, "spearman"), (TEXTS, ()))
+        search(shell, data, "weights", criterion=requested, use=use)
+        for data, requested in ((task, ()), (task, "spearman"), (TEXTS, ()))
     )
-    assert (board.criterion, set(alone.trials[0].scores)) == ("judged + teacher", {"spearman"})
+    assert (board.criterion, set(alone.trials[0].scores)) == (f"judged + {criterion}", {"spearman"})
     assert alone.find("layers=static weights=idf").scores["spearman"] > 99.9
     expected = PairTask("alone", task.pairs).run(Encoder(shell, "weights=idf").fit(TEXTS)).main_score
     assert board.find("weights=idf").scores["spearman"] == pytest.approx(expected, abs=1e-3)
     for trial in board.trials:
-        teacher = without.find(trial.recipe).scores["teacher"]
-        assert trial.scores["teacher"] == pytest.approx(teacher, abs=1e-9, nan_ok=True)
-        both = (50 * trial.scores["spearman"] + 30 * 100 * trial.scores["teacher"]) / 80
-        assert trial.scores["judged + teacher"] == pytest.approx(both, nan_ok=True)
-    assert "Ranked by 50 annotated pairs" in " ".join(board.notes)
+        expected = without.find(trial.recipe).scores[criterion]
+        assert trial.scores[criterion] == pytest.approx(expected, abs=1e-9, nan_ok=True)
+        both = (50 * trial.scores["spearman"] + prior * 100 * trial.scores[criterion]) / (50 + prior)
+        assert trial.scores[board.criterion] == pytest.approx(both, nan_ok=True)
+    assert f"Ranked by 50 annotated pairs and {criterion}, which counts as {prior}" in " ".join(board.notes)
+    assert not any("Ranked by" in note or "The labels decide" in note for note in without.notes)
+    assert ("by 50 judged pairs and topics" in board.verdict) == (use == "clusters")

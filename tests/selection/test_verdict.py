@@ -62,6 +62,22 @@ def test_the_baseline_is_retained_for_classes() -> None:
     assert "mean is retained: no criterion without labels is safe for classes. In 16 measured cases" in decision.verdict
 
 
+@pytest.mark.parametrize(
+    ("lead", "use", "best", "sentence"),
+    [
+        (5.1, "classes", NAMES[0], "by 40 judged pairs and topics, ditto:1-1 leads mean by 5.1. In 16 measured cases"),
+        (4.9, "clusters", "mean", "mean is retained: ditto:1-1 leads it by 4.9, and must by 5."),
+    ],
+)
+def test_with_judged_pairs_a_smaller_lead_decides_and_for_classes_too(
+    lead: float, use: str, best: str, sentence: str
+) -> None:
+    criterion, scores = "judged + topics", (50 + lead, 50, 60)
+    trials = [Trial(Recipe.parse(name), {criterion: score}) for name, score in zip(NAMES[:2], scores, strict=False)]
+    decision = rule.decide_by_topics(Leaderboard(criterion, rank_trials(trials, criterion), NAMES[1:2]), use, judged=40)
+    assert (str(decision.best), sentence in decision.verdict) == (best, True)
+
+
 def test_winner_by_chance_is_not_better() -> None:
     rng = np.random.default_rng(0)
     cosines, gold = rng.normal(size=(2000, 100)), rng.normal(size=100)

@@ -98,7 +98,7 @@ def search(
     $ essent search -m ./my-model --data my-pairs.csv --space heads --top 5
     $ essent search -m ./my-model --data my-classes.csv my-queries/
     $ essent search -m ./my-model --texts corpus.txt --for clusters
-    $ essent search -m ./my-model --texts corpus.txt --ask 50 --ask-file pairs.csv
+    $ essent search -m ./my-model --texts corpus.txt --for clusters --ask 30 --ask-file pairs.csv
     ```
 
     Args:
@@ -121,8 +121,8 @@ def search(
     ask_file = ask_file or Path("ask.csv")
     if texts is None:
         opt.refuse({"--ask": ask}, "selects pairs of unlabelled texts to annotate. Pass the texts with --texts.")
-    if ask is not None and use not in (None, "similarity"):
-        raise InputError(f"--ask selects pairs for similarity, not for {use}. Drop --ask, or label texts for --data.")
+    if ask is not None and use == "retrieval":
+        raise InputError("--ask selects pairs of texts, which tell little for retrieval. Label queries for --data.")
     named_columns = opt.parse_columns(columns)
     options.check_outputs()
     check_report(report, options.force)
@@ -140,11 +140,14 @@ def search(
         check_output(ask_file, True, (".csv",))
         if not ask_file.exists():
             passes = {**options.passes, **options.options}
-            pairs = annotate(model, inputs, space, count=ask, work=ask_work, **passes)
+            pairs = annotate(model, inputs, space, count=ask, use=use, work=ask_work, **passes)
             write_pairs(ask_file, [(*pair, None) for pair in pairs])
+            scale = "from 0 (unrelated) to 5 (the same meaning)"
+            if use in ("clusters", "classes"):
+                scale = "1 (they belong to the same group) or 0 (they do not)"
             show_note(
-                f"Wrote {ask} pairs to {ask_file}. Fill in the column score, for example from 0 (unrelated) to 5 (the "
-                "same meaning), and run the same command again. Pairs without a score are skipped."
+                f"Wrote {ask} pairs to {ask_file}. Fill in the column score, for example {scale}, and run the same "
+                "command again. Pairs without a score are skipped."
             )
             return
         inputs = read_annotated(ask_file, inputs)

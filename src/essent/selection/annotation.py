@@ -23,11 +23,12 @@ from essent._core.atomic import write_text
 from essent._core.texts import check_texts
 from essent.errors import DataError
 from essent.selection.label_free import TEACHER, unit_ranks, usable
+from essent.selection.topics import TOPICS
 from essent.tasks.data import located_rows
 from essent.tasks.examples import pairs_from_rows
 from essent.tasks.pairs import PairTask
 
-PRIOR = 30  # the score by TEACHER counts as much as this many labels; measured by benchmarks/ask.py
+PRIOR = {TEACHER: 30, TOPICS: 60}  # labelled pairs that a score without labels counts as: benchmarks/ask.py, uses.py
 COLUMNS = ("sentence1", "sentence2", "score")
 PER_STRATUM = 2  # pairs: one on which the recipes disagree, one at random
 
@@ -38,8 +39,8 @@ ScoredPair = tuple[str, str, float | None]  # None: not annotated yet
 class AnnotatedPairs(PairTask):
     """Annotated pairs together with the unlabelled texts that they were selected from.
 
-    Recipes learn from these texts, and `teacher` scores on them. `search` ranks recipes by both: Spearman on the
-    N annotated pairs has weight N, the score by `teacher` weight PRIOR.
+    Recipes learn from these texts, and the criterion without labels (`teacher`; `topics` for clusters and classes)
+    scores on them. `search` ranks recipes by both: Spearman on the N annotated pairs has weight N, the criterion PRIOR.
 
     Attributes:
         all_texts: the texts that recipes learn from.
@@ -121,12 +122,10 @@ def read_annotated(path: str | Path, texts: Sequence[str]) -> AnnotatedPairs:
     if not scored:
         raise DataError(
             f"{path}: none of the {len(pairs)} pairs has a score. Fill in the column 'score', for example from "
-            "0 (unrelated) to 5 (same meaning)."
+            "0 (unrelated) to 5 (same meaning); for clusters and classes, 1 (the same group) or 0."
         )
     unscored, count = len(pairs) - len(scored), len(scored)
-    notes = [f"Ranked by {count} annotated pairs and by {TEACHER}, which counts as much as {PRIOR} more pairs."]
-    if unscored:
-        notes.append(f"{path}: {unscored} of {len(pairs)} pairs have no score and are excluded.")
+    notes = [f"{path}: {unscored} of {len(pairs)} pairs have no score and are excluded."] if unscored else []
     return AnnotatedPairs(
         Path(path).stem,
         tuple(scored),

@@ -23,15 +23,15 @@ from essent.model.loading import is_trained_for_sentences, load, read_capabiliti
 from essent.model.template import with_room
 from essent.model.weights import move
 from essent.recipe.recipe import Recipe
-from essent.selection.annotation import PRIOR, AnnotatedPairs, choose_pairs
+from essent.selection.annotation import PRIOR, choose_pairs
 from essent.selection.evaluation import model_name
-from essent.selection.label_free import TEACHER, candidate_pairs
+from essent.selection.label_free import candidate_pairs
 from essent.selection.leaderboard import Leaderboard, Trial, rank_trials
 from essent.selection.program import Program
 from essent.selection.search_data import SearchData, SearchSettings, held_out, read_data
 from essent.selection.space import REFERENCE, Space, find_space
 from essent.selection.sweep import Store, Sweep, score_stored
-from essent.selection.topics import TOPICS, check_use, is_label_free, misfit
+from essent.selection.topics import CRITERIA, TOPICS, Topics, check_use, is_label_free, misfit
 from essent.selection.verdict import decide_by_labels, decide_by_teacher, decide_by_topics, mean_ranks, score_on_tests
 from essent.tasks.base import LabeledTask, prompt_note
 from essent.tasks.comparison import Scored
@@ -39,7 +39,6 @@ from essent.tasks.examples import NO_TABLE
 from essent.tasks.result import library_versions
 
 BASELINES = ("mean", "first-last")
-BOTH = f"judged + {TEACHER}"  # a few labels, and the score without labels
 NO_SCORE = "No recipe has a score: there is only one labelled example, or the labels or all similarities are constant."
 RANKS = "mean rank"  # over several data sets; 1 for a recipe that is the best on each
 
@@ -116,8 +115,14 @@ def search(
     tests = held_out(test, folder, labelled, columns)
     with run_passes(model, space, data_sets, baselines, settings) as run:
         board = make_board(run, top, seed)
-    notes = [*board.notes, *(note for task in tasks for note in task.notes), *misfit(tasks, use)]
+    notes = [*board.notes, *(note for task in tasks for note in task.notes)]
+    notes += misfit(
+        [data_set.task for data_set in data_sets if data_set.task is not None and not data_set.combined], use
+    )
     learned: list[str] = []  # without the default prompt: an Encoder adds it to its fit texts itself
+    if combined := data_sets[0].combined:
+        prior = PRIOR[combined]
+        notes.append(f"Ranked by {tasks[0].units} annotated pairs and {combined}, which counts as {prior} more pairs.")
     for data_set in data_sets:
         task, prompts, default = data_set.task, run.prompts, run.default_prompt
         applied = {"texts": default} if task is None else task.prompts_for(prompts, default)
@@ -157,6 +162,7 @@ def annotate(
     space: str | Path | Space = "auto",
     *,
     count: int = 50,
+    use: str | None = None,
     seed: int = 0,
     batch_size: int = 32,
     precision: str = AUTO,
@@ -172,9 +178,10 @@ def annotate(
         model, space, seed, batch_size, precision, work, progress, options: as in `search`.
         data: unlabelled texts, from which near, related and random pairs are drawn.
         count: number of pairs.
+        use: as in `search`; for clusters and classes, the texts are checked for the criterion `topics` too.
 
     Raises:
-        InputError: data with labels, or fewer candidates than `count`.
+        InputError: data with labels, fewer candidates than `count`, or texts that a search for the use would refuse.
         RecipeError, UnknownNameError: before the model is loaded.
         UnsupportedRecipeError: the model cannot run any recipe of the space.
 
@@ -194,6 +201,8 @@ def annotate(
     name, task, texts = read_data(data, None)
     if task is not None:
         raise InputError(f"{name} already has labels. annotate needs texts without labels.")
+    if CRITERIA[check_use(use)] == TOPICS:
+        Topics.of(texts, seed)
     candidates = list({frozenset(pair): pair for pair in candidate_pairs(texts, (), seed)}.values())
     if count > len(candidates):
         raise InputError(
@@ -332,9 +341,9 @@ def make_board(run: Passes, top: int, seed: int) -> Leaderboard:
             scores[spec] = teacher.scores(rows[:count, data.extra])
         else:
             scores[spec] = replace(scored[0], score=spec).scores()
-    if isinstance(data.task, AnnotatedPairs) and data.criteria == (data.score, TEACHER):
-        scored = [replace(scored[0], prior=100 * scores[TEACHER], prior_units=PRIOR)]
-        scores = {BOTH: scored[0].ranking(scores[data.criteria[0]]), **scores}
+    if data.combined:
+        scored = [replace(scored[0], prior=100 * scores[data.combined], prior_units=PRIOR[data.combined])]
+        scores = {f"judged + {data.combined}": scored[0].ranking(scores[data.criteria[0]]), **scores}
     criterion = next(iter(scores))
     trials = [
         Trial(recipe, {name: float(values[number]) for name, values in scores.items()})
@@ -344,9 +353,9 @@ def make_board(run: Passes, top: int, seed: int) -> Leaderboard:
     listed = list(dict.fromkeys([*(str(trial.recipe) for trial in board.trials[:top]), *baselines]))
     if not board.is_scored:
         return replace(board, notes=(NO_SCORE,))
-    if not is_label_free(criterion):
+    if TOPICS in (criterion, data.combined):
+        return decide_by_topics(board, data.use, judged=scored[0].task.units if data.combined else 0)
+    if teacher is None or not is_label_free(criterion):
         return decide_by_labels(board, scored, listed, seed=seed)
-    if teacher is None:
-        return decide_by_topics(board, data.use)
     cosines = np.array(rows[[names.index(name) for name in listed], data.extra])
     return decide_by_teacher(board, listed, cosines, teacher, seed, data.use, trained=run.trained)

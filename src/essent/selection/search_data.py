@@ -96,7 +96,7 @@ class SearchData:
         if task is not None:
             units, default = task.items(), task.score_names[:1]
             if isinstance(task, AnnotatedPairs):
-                default = (*default, TEACHER)
+                default = (*default, CRITERIA[use])
             elif all(len(unit) == 2 for unit in units):
                 pairs = [(unit[0], unit[1]) for unit in units]
         criteria = criteria or default
@@ -118,6 +118,12 @@ class SearchData:
     def score(self) -> str | None:
         """The requested score by labels; None without one."""
         return next((spec for spec in self.criteria if not is_label_free(spec)), None)
+
+    @property
+    def combined(self) -> str:
+        """The criterion without labels that ranks together with a few annotated pairs; "" for none."""
+        is_combined = isinstance(self.task, AnnotatedPairs) and self.criteria == (self.score, CRITERIA[self.use])
+        return CRITERIA[self.use] if is_combined else ""
 
     @property
     def compared(self) -> np.ndarray:
