@@ -23,7 +23,7 @@ from essent.model.loading import is_trained_for_sentences, load, read_capabiliti
 from essent.model.template import with_room
 from essent.model.weights import move
 from essent.recipe.recipe import Recipe
-from essent.selection.annotation import PRIOR, choose_pairs
+from essent.selection.annotation import PRIOR, AnnotatedPairs, choose_pairs
 from essent.selection.evaluation import model_name
 from essent.selection.label_free import candidate_pairs
 from essent.selection.leaderboard import Leaderboard, Trial, rank_trials
@@ -116,9 +116,7 @@ def search(
     with run_passes(model, space, data_sets, baselines, settings) as run:
         board = make_board(run, top, seed)
     notes = [*board.notes, *(note for task in tasks for note in task.notes)]
-    notes += misfit(
-        [data_set.task for data_set in data_sets if data_set.task is not None and not data_set.combined], use
-    )
+    notes += misfit([task for task in tasks if not isinstance(task, AnnotatedPairs)], use)
     learned: list[str] = []  # without the default prompt: an Encoder adds it to its fit texts itself
     if combined := data_sets[0].combined:
         prior = PRIOR[combined]

@@ -35,8 +35,7 @@ MEASURES = (
     "halves",
     "words_of_other_half",
 )
-MIN_LEAD = 0.1  # of the mean rank over a baseline
-MIN_JUDGED_LEAD = 0.05  # the same, averaged with the correlation on a few judged pairs
+MIN_LEAD = 0.1  # of the mean rank over a baseline, alone or averaged with the correlation on a few judged pairs
 MIN_TEXTS = 50
 MAX_TEXTS = 1000  # texts whose vectors are measured
 NEIGHBOURS = 10
