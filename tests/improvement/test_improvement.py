@@ -338,17 +338,13 @@ def test_texts_of_the_test_are_not_learned_from() -> None:
     assert inputs.notes == ("2 of the 90 texts are also in the tests and are excluded.",)
 
 
-def test_columns_of_data_and_tests(tmp_path: Path) -> None:
-    rows = [{"body": text, "topic": number % 2} for number, text in enumerate(TEXTS)]
-    files = [write_rows(tmp_path / f"{name}.jsonl", part) for name, part in (("a", rows[10:]), ("b", rows[:10]))]
-    inputs = read_inputs(TEXTS, *files, None, 0, {"text": "body", "label": "topic"})
-    assert [task.kind for task in (*inputs.tasks, *inputs.tests)] == ["classification"] * 2
-    with pytest.raises(InputError, match="columns are those of labelled data or tests"):
-        read_inputs(TEXTS, (), (), None, 0, {"text": "body"})
-
-
 def test_training_texts_of_a_test_may_be_learned_from(tmp_path: Path) -> None:
-    rows = [{"text": text, "label": number % 2} for number, text in enumerate(TEXTS)]
-    train, test = (tmp_path / f"questions.{part}.jsonl" for part in ("train", "test"))
-    inputs = read_inputs(TEXTS, write_rows(train, rows[10:]), write_rows(test, rows[:10]), None, 0)
+    rows = [{"body": text, "topic": number % 2} for number, text in enumerate(TEXTS)]
+    parts = {"train": rows[10:], "test": rows[:10]}
+    files = [write_rows(tmp_path / f"questions.{part}.jsonl", contents) for part, contents in parts.items()]
+    columns = {"text": "body", "label": "topic"}
+    inputs = read_inputs(TEXTS, *files, None, 0, columns)
+    assert [task.kind for task in (*inputs.tasks, *inputs.tests)] == ["classification"] * 2
     assert {*inputs.texts, *inputs.held_out} == {*TEXTS[10:]}
+    with pytest.raises(InputError, match="columns are those of labelled data or tests"):
+        read_inputs(TEXTS, (), (), None, 0, columns)

@@ -13,7 +13,7 @@ from essent.errors import DataError, RecipeError, UnknownNameError, UnsupportedR
 from essent.model.capabilities import ModelCapabilities, is_causal
 from essent.model.loading import read_capabilities
 from essent.recipe.recipe import Recipe
-from essent.selection.space import REFERENCE, SPACES, Grammar, Grid, Space, find_space
+from essent.selection.space import REFERENCE, SPACES, Grid, Space, find_space
 from families import DECODERS, MORE_DECODERS, Folders
 
 ALL_DECODERS = (*DECODERS, *MORE_DECODERS)
@@ -132,7 +132,6 @@ def test_malformed_files_name_the_part(tmp_path: Path, content: str, error: type
         (lambda: Grid(layers=()), RecipeError, "at least one choice in 'layers'"),
         (lambda: Space().expand(BERT), RecipeError, "contains no recipe"),
         (lambda: Space(named=("prompt",)).expand(DECODER), UnsupportedRecipeError, "no mask token"),
-        (lambda: Grammar("{text} {a}", {"a": ("x",), "b": ("y",)}), RecipeError, r"\{b\} must be a slot"),
     ],
 )
 def test_refusals(make: Callable[[], object], error: type[Exception], message: str) -> None:
