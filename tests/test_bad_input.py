@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import essent
@@ -66,7 +67,15 @@ def test_a_search_survives_a_recipe_with_equal_vectors(bert: Path) -> None:
 
 @pytest.mark.parametrize(
     ("texts", "message"),
-    [([], "at least one text"), (["a", None], "Text 1 is NoneType"), ("one string", "Expected a list")],
+    [
+        ([], "at least one text"),
+        (["a", None], "Text 1 is NoneType"),
+        (pd.Series(["a", pd.NA], dtype="string"), r"Text 1 is NAType \('<NA>'\)"),
+        ("one text", "got str: 'one text'"),
+        (None, "got NoneType"),
+        (np.array("one text"), r"got ndarray of shape \(\): give one column"),
+        ({"a": "one", "b": "two"}, "got dict: "),
+    ],
 )
 def test_fit_refuses_no_texts_and_invalid_texts(bert: Path, texts: Any, message: str) -> None:
     for recipe in ("weights=idf", "mean | zscore"):

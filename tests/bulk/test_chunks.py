@@ -83,10 +83,7 @@ def test_late_chunks(plain: str, bert: Path, bulk: Bulk) -> None:
 
 
 def test_late_chunks_need_states(bert: Path, bulk: Bulk) -> None:
-    """A recipe with a template is refused before the model is read, a static encoder after."""
     rows = bulk.parquet(3)
-    message = "weights=last: late chunking needs weights of a chunk's own tokens"
-    bulk.refuse(message, rows, "no model", chunk="late:sentences", recipe="last-token")
     message = r"needs an Encoder in torch.*not a StaticEncoder. .* or use chunk='tokens:9'"
     bulk.refuse(message, rows, chunk="late:tokens:9")
     bulk.refuse("weights=cls: late chunking needs", rows, Encoder(bert, "cls"), chunk="late:sentences")

@@ -50,17 +50,6 @@ def test_every_option_arrives(bulk: Bulk) -> None:
     np.testing.assert_allclose(vectors, expected, atol=0.005)
 
 
-def test_usage_errors(bulk: Bulk) -> None:
-    bulk.write("a.txt", "a dog\n")
-    for words, message in (
-        (["a.txt", "--fit", "a.txt"], "--fit is for a .npy file. For a folder of parts, save a fitted encoder:"),
-        (["a.txt", "a.txt"], "is given twice"),
-        (["a.txt", "-"], "not standard input"),
-    ):
-        assert message in run(*words, "-m", bulk.static, "-o", "out", code=2)
-        assert not list(bulk.out.glob("part-*"))
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs a shell")
 def test_a_bare_locale_and_no_standard_input(monkeypatch: pytest.MonkeyPatch, bulk: Bulk) -> None:

@@ -143,11 +143,7 @@ def test_workers_of_processes(bulk: Bulk) -> None:
         ({"dtype": "float64"}, "dtype='float64' is not known"),
         ({"precision": "half"}, "precision='half'; allowed: auto, float32, bfloat16"),
         ({"rows_per_part": 0}, "rows_per_part=0: must be a whole number"),
-        ({"recipe": "meen"}, "meen"),
         ({"workers": 0}, "workers=0: must be a whole number"),
-        ({"chunk": "tokens:0"}, "must be 'sentences' or 'tokens:N'"),
-        ({"chunk": "late"}, "must be 'sentences' or 'tokens:N'"),
-        ({"chunk": "late:words"}, "must be 'sentences' or 'tokens:N'"),
     ],
 )
 def test_invalid_arguments(arguments: dict, message: str, bulk: Bulk) -> None:
@@ -158,4 +154,3 @@ def test_unusable_model(bulk: Bulk) -> None:
     message = r"is (Linear|int): give the name or the folder of a model, or a loaded one"
     for model in (torch.nn.Linear(2, 2), 5):
         bulk.refuse(message, bulk.parquet(3), model)
-    bulk.refuse("no model", "rows.parquet", "no model")

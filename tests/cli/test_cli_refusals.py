@@ -27,6 +27,18 @@ encode texts.txt -m x -o v.parquet ~ v.parquet: a file of vectors ends in .npy. 
 encode texts.txt -m x -o v.jsonl ~ (-o v), whose parts are Parquet files
 encode texts.txt -m a/b/c -o v.npy ~ There is no model folder
 encode texts.txt -m x -o v.npy --workers 2 ~ --workers is for a folder of parts, but v.npy is a file
+encode texts.txt -m x -o parts --fit texts.txt ~ For a folder of parts, save a fitted encoder:
+encode none.txt -m x -o parts -r meen ~ 'meen'
+encode none.txt -m x -o parts --chunk tokens:0 ~ must be 'sentences' or 'tokens:N'
+encode none.txt -m x -o parts --chunk late ~ must be 'sentences' or 'tokens:N'
+encode none.txt -m x -o parts --chunk late:words ~ must be 'sentences' or 'tokens:N'
+encode texts.txt -m x -o parts --chunk late:sentences -r last-token ~ needs weights of a chunk's own tokens
+encode texts.txt -m a/b/c -o parts ~ There is no model folder
+encode bad.tsv -m x -o parts ~ no column 'text'
+encode texts.txt texts.txt -m x -o parts ~ is given twice
+encode texts.parqet -m x -o parts ~ texts.parqet does not exist
+encode *.parquet -m x -o parts ~ matches no file
+encode classes.csv -m x -o parts --id m ~ no column 'm'
 encode - -m x -o v.npy ~ Standard input contains no
 encode - - -m x -o v.npy ~ Standard input (-) can be read only once.
 encode texts.txt -m x -o mine.npy ~ --force
@@ -62,15 +74,21 @@ distill -m x -o out -t many.txt --columns sentence1=first ~ --columns names the 
 distill -m x -o out -t own.csv --column third ~ no column 'third'
 distill -m x -o out -t blank.txt ~ No texts in
 save -m tiny -o out -r "mean | zscore" ~ --fit FILE
+save -m tiny -o out -r mean --calibrate one.txt ~ Cannot calibrate on 1 distinct texts
 save -m tiny -o out --match-score 4 ~ --match-score needs --calibrate FILES
 save -m tiny -o folder.npy -r mean ~ --force
 save -m x -o out --format openvino --calibrate texts.txt ~ --calibrate calibrates an encoder, not a graph
 check x --against http://localhost --texts a.txt ~ --texts is for the health checks, which --against replaces
+check tiny --files-only ~ was not saved by essent
 check x --files-only --against http://localhost ~ --against cannot be combined with --files-only
+serve a=m a=n ~ different names
+serve m --api-key-file none ~ Cannot read the API key file
+serve m --api-key-file keys.txt ~ no API key
 lab pretrain -o out -t many.txt --config mini ~ Set either max_steps or epochs. Got neither
 lab pretrain -o out -t none.txt --config mini --max-steps 1 ~ does not exist
 lab reproduce ditto-6 --only-rows nothing* nobody ~ 'nothing* nobody' matches nothing. Known: BERT static
 lab reproduce stankevicius-A1 --only-columns XX ~ Known: T0, T4, BERT
+lab minimal-pairs evaluate -m tiny -d bad.tsv ~ bad.tsv, line 3: the column 'Original' is empty
 lab minimal-pairs evaluate -m tiny -d bad.tsv --report heros.jpg ~ .png
 lab explain dogs -m x ~ "lab explain" parameter SECOND requires an argument. See essent lab explain --help
 train texts.txt -m x -o y ~ Unused Tokens: ['texts.txt']. See essent train --help
@@ -85,6 +103,7 @@ lab templates -m tiny -d my-pairs.jsonl --t5 x --grammar promptbert ~ --grammar 
 FILES = {
     "one.txt": "one sentence\n",
     "blank.txt": "\n\n",
+    "keys.txt": "# the team's\n\n",
     "bad.tsv": "Original\tTypo\nA text.\tA txet.\n\tA txet.\n",
     "classes.csv": "text,label\n" + "".join(f"text {n},{n % 2}\n" for n in range(20)),
     "own.csv": "first,sentence2,score\na,b,1\nc,d,0\n",

@@ -88,7 +88,6 @@ def test_a_changed_folder_is_exit_code_1() -> None:
     untrusted = run("check model --files-only").stdout
     assert "files are unchanged" in untrusted
     assert "nothing was loaded" in untrusted
-    assert "was not saved by essent" in error("check tiny --files-only")
 
 
 @pytest.mark.enable_socket

@@ -103,8 +103,6 @@ def test_prompts_stand_before_the_text(encoder: Encoder) -> None:
     ):
         np.testing.assert_array_equal(vectors, before)
     np.testing.assert_array_equal(encoder.encode_document(texts), encoder.encode(texts))
-    with pytest.raises(ValueError, match="prompt_name='question': must be one of 'query'"):
-        encoder.encode("dogs", prompt_name="question")
 
 
 @pytest.mark.parametrize("recipe", ["prompt", "ditto:1-2"])
@@ -122,10 +120,10 @@ def test_output_value(recipe: str, bert: Path) -> None:
 
 def test_a_repeated_text_is_run_a_single_time(bert: Path, batch_sizes: list[int]) -> None:
     encoder = Encoder(str(bert), "mean")
-    vectors = encoder.encode(TEXTS[:3] * 17)
-    np.testing.assert_array_equal(vectors, np.tile(vectors[:3], (17, 1)))
+    vectors = encoder.encode([TEXTS[0]] * 9000 + TEXTS[1:3])
     encoder.fit(TEXTS)  # learns nothing, runs nothing
     assert sum(batch_sizes) == 3
+    np.testing.assert_array_equal(vectors, np.repeat(encoder.encode(TEXTS[:3]), [9000, 1, 1], axis=0))
 
 
 @pytest.mark.parametrize("recipe", ["first-last-idf-zscore", "cls"])

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save
 from sentence_transformers import SentenceTransformer
 
@@ -140,6 +141,11 @@ def test_settings_counts_and_the_card(recipe: str, loads_with: type, bert: Path,
     assert not (tmp_path / "other" / "README.md").exists()
 
 
+def without_layer(data: bytes) -> bytes:
+    weights = {name: array for name, array in load_arrays(data).items() if "layer.1.output" not in name}
+    return save(weights, {"format": "pt"})
+
+
 STATE, ABOUT, SETTINGS = "essent/state.safetensors", "essent/encoder.json", "config_sentence_transformers.json"
 DAMAGED = {
     "state": (STATE, lambda data: data[:100], r"state\.safetensors is damaged"),
@@ -148,6 +154,7 @@ DAMAGED = {
     "format": (ABOUT, lambda data: without(data, "format"), r"has format None .* Upgrade essent"),
     "prompt": (SETTINGS, lambda _: b'{"default_prompt_name": ["a"]}', "'default_prompt_name' must"),
     "weights": ("model.safetensors", lambda data: data[:100], "damaged: SafetensorError"),
+    "no weight": ("model.safetensors", without_layer, "would be random numbers"),
 }
 
 

@@ -17,10 +17,8 @@ from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import AutoModel
 
-from essent import verify
-from essent._core.folders.files import write_digests
 from essent.encoder.encoder import Encoder
-from essent.errors import DamagedError, ModelError, RecipeError, VerificationError
+from essent.errors import DamagedError, ModelError, RecipeError
 from essent.lab.templates.search import Generator
 from essent.model.backbone import find_layers
 from essent.model.loading import load, open_model
@@ -98,7 +96,6 @@ def test_a_trained_layer_is_not_dropped_silently(bert: Path, tmp_path: Path) -> 
 
 def test_what_is_no_model_is_refused(bert: Path, tmp_path: Path) -> None:
     for source, message in (
-        (str(bert.parent / "brt"), r"There is no model folder .*brt"),
         (str(tmp_path), "Cannot load the model"),
         (stock(bert)[0].model, "has no tokenizer"),
         ("no-such-model", "Cannot load the model 'sentence-transformers/no-such-model'.*HF_HUB_OFFLINE"),
@@ -206,13 +203,6 @@ def test_every_loader_refuses_a_missing_weight(loader: str, copy: Path) -> None:
 def test_unread_weights_may_be_missing(change: Callable, recipe: str, bert: Path, copy: Path) -> None:
     changed(copy, change)
     np.testing.assert_array_equal(Encoder(str(copy), recipe).encode(TEXTS), Encoder(str(bert), recipe).encode(TEXTS))
-
-
-def test_a_saved_folder_without_a_weight_is_not_verified(bert: Path, tmp_path: Path) -> None:
-    Encoder(str(bert), "first-last").save(str(tmp_path / "saved"))
-    write_digests(changed(tmp_path / "saved", without(f"{LAYER_1}output")))
-    with pytest.raises(VerificationError, match="would be random numbers"):
-        verify(str(tmp_path / "saved"))
 
 
 def test_a_head_without_a_weight_is_refused(copy: Path) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -18,8 +15,8 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizer
 from transformers import AutoTokenizer
 
 import essent.recipe.words
-from essent._core.texts import check_texts, mend_surrogates
-from essent.errors import InputError, ModelError
+from essent._core.texts import mend_surrogates
+from essent.errors import ModelError
 from essent.model.template import make_frame
 from essent.recipe.tokens import (
     SHORT_TEXTS,
@@ -48,22 +45,6 @@ def test_without_a_template_the_ids_are_the_tokenizers_own(family: str, folder_o
         for limit in (None, 16):
             expected = [tokenizer(text, truncation=limit is not None, max_length=limit).input_ids for text in texts]
             assert framed_ids(tokenizer, frame, texts, limit) == expected
-
-
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        ("one text", "got str: 'one text'"),
-        (None, "got NoneType"),
-        ([("a", "b")], "Text 0 is tuple"),
-        (pd.Series(["a", pd.NA], dtype="string"), "Text 1 is NAType ('<NA>')"),
-        (np.array("one text"), "got ndarray of shape (): give one column"),
-        ({"a": "one", "b": "two"}, "got dict: "),
-    ],
-)
-def test_texts_must_be_a_list(texts: object, message: str) -> None:
-    with pytest.raises(InputError, match=re.escape(message)):
-        check_texts(texts)
 
 
 def test_a_tokenizer_without_a_token_for_unknown_words() -> None:

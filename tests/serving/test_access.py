@@ -163,14 +163,11 @@ def test_request_timeout(graph: Prepared) -> None:
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 
-def test_invalid_settings(tmp_path: Path) -> None:
+def test_invalid_settings() -> None:
     wrong = {"port": 70_000, "engine": "tensor", "timeout": 0, "max_inputs": -1, "threads": 0}
     for name, value in wrong.items():
         with pytest.raises(InputError, match=name):
             Settings(**{name: value})
-    (path := tmp_path / "keys.txt").write_text("# the team's\n\n", "utf-8")
-    with pytest.raises(InputError, match="no API key"):
-        Settings(api_key_file=path).read_keys()
 
 
 @pytest.mark.parametrize(
