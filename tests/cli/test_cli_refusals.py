@@ -62,7 +62,7 @@ search -m x ~ Pass either --data
 search -m x --data texts.txt ~ Texts without labels are for --texts
 search -m x --data my-pairs.jsonl --ask 5 ~ Pass the texts with --texts
 search -m x --texts many.txt --ask-file judge.csv ~ --ask-file needs --ask
-search -m x --texts many.txt --ask 5 --for retrieval ~ which tell little for retrieval
+search -m x --texts many.txt --ask 5 --for retrieval ~ Retrieval needs queries with their answers
 search -m tiny --texts many.txt --ask 5 --ask-file judge.txt ~ .csv
 improve -m tiny -t one.txt -o out ~ 50
 train -m tiny -o out ~ Pass either --texts

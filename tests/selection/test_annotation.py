@@ -66,9 +66,10 @@ def test_pairs_file_round_trip_with_unscored_pairs_and_new_texts(tmp_path: Path)
     assert task.texts() == ["b", "d", "b", *pairs[0][:2], "e"]
     assert task.compared().tolist() == [[3, 4], [1, 5]]
     assert task.without(np.array([True, False])).texts() == ["b", "d", "b", "e"]
-    write_pairs(tmp_path / "judge.csv", pairs[1:2])
-    with pytest.raises(DataError, match="none of the 1 pairs has a score"):
-        read_annotated(tmp_path / "judge.csv", ["b"])
+    for rows, message in ((pairs[1:2], "none of the 1 pairs has a score"), (pairs[1:], "all scores are 0")):
+        write_pairs(tmp_path / "judge.csv", rows)
+        with pytest.raises(DataError, match=message):
+            read_annotated(tmp_path / "judge.csv", ["b"])
 
 
 @pytest.mark.parametrize(
@@ -111,6 +112,6 @@ def test_judgements_and_a_criterion_without_labels_rank_recipes_fitted_on_all_te
         assert trial.scores[criterion] == pytest.approx(expected, abs=1e-9, nan_ok=True)
         both = (50 * trial.scores["spearman"] + prior * 100 * trial.scores[criterion]) / (50 + prior)
         assert trial.scores[board.criterion] == pytest.approx(both, nan_ok=True)
-    assert f"Ranked by 50 annotated pairs and {criterion}, which counts as {prior}" in " ".join(board.notes)
+    assert f"Ranked by 50 judged pairs and {criterion}, which counts as {prior}" in " ".join(board.notes)
     assert not any("Ranked by" in note or "The labels decide" in note for note in without.notes)
     assert ("by 50 judged pairs and topics" in board.verdict) == (use == "clusters")

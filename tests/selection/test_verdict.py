@@ -43,7 +43,8 @@ def lead(low: float, second: str = "mean", first: str = NAMES[0]) -> Comparison:
         ("clusters", 0, (0.8, math.nan, 0.7), NAMES[1:], NAMES[0], "without a baseline that has a score."),
         ("clusters", 0, (0.8, 0.6, 0.7), (), NAMES[0], "without a baseline that has a score."),
         ("classes", 0, (0.9, 0.1, 0.2), NAMES[1:], "mean", "no criterion without labels is safe for classes."),
-        ("clusters", 40, (59.9, 50, 55), NAMES[1:], "mean", "ditto:1-1 leads it by 9.9, and must by 10."),
+        ("clusters", 40, (59.9, 50, 55), NAMES[1:], "mean", "leads it by 9.9 points, and must by 10 points."),
+        ("classes", 29, (60.1, 50, 55), NAMES[1:], "mean", "no criterion without labels is safe for classes."),
         ("classes", 40, (60.1, 50, 55), NAMES[1:], NAMES[0], "by 40 judged pairs and topics, ditto:1-1 leads mean by"),
     ],
 )
@@ -55,6 +56,14 @@ def test_the_lead_over_the_first_baseline_decides_by_topics(
     assert str(decision.best) == best
     assert sentence in decision.verdict
     assert ("measured cases" in decision.verdict) == (" leads mean by" in decision.verdict or use == "classes")
+
+
+def test_a_leader_that_the_judged_pairs_contradict_is_not_chosen() -> None:
+    trials = tuple(
+        Trial(Recipe.parse(name), {"topics": score, "spearman": -3}) for name, score in ((NAMES[0], 70), ("mean", 50))
+    )
+    decision = rule.decide_by_topics(Leaderboard("topics", trials, ("mean",)), "clusters", judged=30)
+    assert "mean is retained: the judged pairs contradict ditto:1-1 (Spearman -3.0)" in decision.verdict
 
 
 def test_winner_by_chance_is_not_better() -> None:

@@ -122,13 +122,13 @@ def search(
     if texts is None:
         opt.refuse({"--ask": ask}, "selects pairs of unlabelled texts to annotate. Pass the texts with --texts.")
     if ask is not None and use == "retrieval":
-        raise InputError("--ask selects pairs of texts, which tell little for retrieval. Label queries for --data.")
+        raise InputError("--ask selects pairs of similar texts. Retrieval needs queries with their answers (--data).")
     named_columns = opt.parse_columns(columns)
     options.check_outputs()
     check_report(report, options.force)
     prepare_torch("essent search")
     from essent.selection.annotation import read_annotated, write_pairs
-    from essent.selection.run import annotate
+    from essent.selection.run import JUDGED_USES, annotate
     from essent.selection.run import search as run_search
     from essent.selection.space import find_space
 
@@ -136,14 +136,13 @@ def search(
     inputs = _read_inputs(data, texts, column, options.data_folder, named_columns)
     work = options.work
     if ask is not None:
-        ask_work, work = (None, None) if work is None else (work / "ask", work / "search")
         check_output(ask_file, True, (".csv",))
         if not ask_file.exists():
             passes = {**options.passes, **options.options}
-            pairs = annotate(model, inputs, space, count=ask, use=use, work=ask_work, **passes)
+            pairs = annotate(model, inputs, space, count=ask, use=use, work=work and work / "ask", **passes)
             write_pairs(ask_file, [(*pair, None) for pair in pairs])
             scale = "from 0 (unrelated) to 5 (the same meaning)"
-            if use in ("clusters", "classes"):
+            if use in JUDGED_USES:
                 scale = "1 (they belong to the same group) or 0 (they do not)"
             show_note(
                 f"Wrote {ask} pairs to {ask_file}. Fill in the column score, for example {scale}, and run the same "
@@ -151,6 +150,7 @@ def search(
             )
             return
         inputs = read_annotated(ask_file, inputs)
+        work = work and work / f"search-{inputs.units}-pairs"  # with more scores, another search
     arguments = {"columns": named_columns, **options.arguments, **options.options}
     board = run_search(model, inputs, space, use=use, work=work, **arguments)
     show_board(board, options)

@@ -108,7 +108,7 @@ def read_annotated(path: str | Path, texts: Sequence[str]) -> AnnotatedPairs:
         texts: the unlabelled texts that the annotated pairs were selected from.
 
     Raises:
-        DataError: no such file, a missing column, no pair with a score, or a score that is not a finite number.
+        DataError: no such file, a missing column, fewer than two different scores, or a score that is not a finite number.
 
     Example:
         >>> from pathlib import Path
@@ -124,6 +124,8 @@ def read_annotated(path: str | Path, texts: Sequence[str]) -> AnnotatedPairs:
             f"{path}: none of the {len(pairs)} pairs has a score. Fill in the column 'score', for example from "
             "0 (unrelated) to 5 (same meaning); for clusters and classes, 1 (the same group) or 0."
         )
+    if len({score for *_, score in scored}) < 2:
+        raise DataError(f"{path}: all scores are {scored[0][2]:g}. At least two different scores are needed.")
     unscored, count = len(pairs) - len(scored), len(scored)
     notes = [f"{path}: {unscored} of {len(pairs)} pairs have no score and are excluded."] if unscored else []
     return AnnotatedPairs(

@@ -39,6 +39,7 @@ from essent.tasks.examples import NO_TABLE
 from essent.tasks.result import library_versions
 
 BASELINES = ("mean", "first-last")
+JUDGED_USES = ("clusters", "classes")  # pairs are judged for these too: do both texts belong to the same group?
 NO_SCORE = "No recipe has a score: there is only one labelled example, or the labels or all similarities are constant."
 RANKS = "mean rank"  # over several data sets; 1 for a recipe that is the best on each
 
@@ -116,11 +117,12 @@ def search(
     with run_passes(model, space, data_sets, baselines, settings) as run:
         board = make_board(run, top, seed)
     notes = [*board.notes, *(note for task in tasks for note in task.notes)]
-    notes += misfit([task for task in tasks if not isinstance(task, AnnotatedPairs)], use)
+    is_judged = use in JUDGED_USES and isinstance(tasks[0] if tasks else None, AnnotatedPairs)
+    notes += [] if is_judged else misfit(tasks, use)
     learned: list[str] = []  # without the default prompt: an Encoder adds it to its fit texts itself
     if combined := data_sets[0].combined:
         prior = PRIOR[combined]
-        notes.append(f"Ranked by {tasks[0].units} annotated pairs and {combined}, which counts as {prior} more pairs.")
+        notes.append(f"Ranked by {tasks[0].units} judged pairs and {combined}, which counts as {prior} more pairs.")
     for data_set in data_sets:
         task, prompts, default = data_set.task, run.prompts, run.default_prompt
         applied = {"texts": default} if task is None else task.prompts_for(prompts, default)

@@ -62,7 +62,8 @@ class SearchData:
         criteria: scores of the task, or the criterion without labels; the first ranks.
         extra_pairs: pairs of texts that are compared in addition to the task's own.
         teacher, topics: the criterion without labels, which reads `extra_pairs`; None if it is not used.
-        use: what vectors are for; decides without labels only.
+        use: what vectors are for; decides without labels, and with a few judged pairs.
+        combined: the criterion without labels that ranks together with a few judged pairs; "" for none.
     """
 
     name: str
@@ -73,6 +74,7 @@ class SearchData:
     teacher: Teacher | None = None
     topics: Topics | None = None
     use: str = SIMILARITY
+    combined: str = ""
 
     @classmethod
     def of(
@@ -93,9 +95,11 @@ class SearchData:
         pairs: Pairs = []
         criteria = tuple(dict.fromkeys([criterion] if isinstance(criterion, str) else criterion))
         default: tuple[str, ...] = (CRITERIA[use],)
+        combined = ""
         if task is not None:
             units, default = task.items(), task.score_names[:1]
             if isinstance(task, AnnotatedPairs):
+                combined = "" if criteria else CRITERIA[use]
                 default = (*default, CRITERIA[use])
             elif all(len(unit) == 2 for unit in units):
                 pairs = [(unit[0], unit[1]) for unit in units]
@@ -110,20 +114,14 @@ class SearchData:
             raise InputError(f"The criteria {' and '.join(label_free)} both read no labels. Use one.")
         if label_free == [TOPICS]:
             topics = Topics.of(texts, seed)
-            return cls(name, task, tuple(texts), criteria, topics.halves, None, topics, use)
+            return cls(name, task, tuple(texts), criteria, topics.halves, None, topics, use, combined)
         teacher = Teacher.of(texts, pairs, seed) if label_free else None
-        return cls(name, task, tuple(texts), criteria, teacher.pairs if teacher else (), teacher, None, use)
+        return cls(name, task, tuple(texts), criteria, teacher.pairs if teacher else (), teacher, None, use, combined)
 
     @property
     def score(self) -> str | None:
         """The requested score by labels; None without one."""
         return next((spec for spec in self.criteria if not is_label_free(spec)), None)
-
-    @property
-    def combined(self) -> str:
-        """The criterion without labels that ranks together with a few annotated pairs; "" for none."""
-        is_combined = isinstance(self.task, AnnotatedPairs) and self.criteria == (self.score, CRITERIA[self.use])
-        return CRITERIA[self.use] if is_combined else ""
 
     @property
     def compared(self) -> np.ndarray:

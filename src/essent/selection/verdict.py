@@ -265,18 +265,19 @@ TOPICS_CASES = {
         "and by -8.1 at worst"
     ),
 }
+MIN_JUDGED = 30  # pairs, for classes; fewer were not measured
 UNSAFE = (
     f"no criterion without labels is safe for classes. {TOPICS_CASES[CLASSES]}. Labels choose better: 50 texts or more "
-    "in --data, or 30 pairs with --ask"
+    f"in --data, or {MIN_JUDGED} pairs that you judge with essent search --ask"
 )
-JUDGED_CASES = {  # the same with 30 judged pairs
+JUDGED_CASES = {  # the same with MIN_JUDGED pairs
     CLUSTERS: (
-        "In 16 measured cases with 30 judged pairs, the accuracy of k-means rose by 7.8 points on average, rose in 13 "
-        "and fell in none"
+        f"In 16 measured cases with {MIN_JUDGED} judged pairs, the accuracy of k-means rose by 7.8 points on average, "
+        "rose in 13 and fell in none"
     ),
     CLASSES: (
-        "In 16 measured cases with 30 judged pairs, the accuracy of a probe rose by 1.6 points on average, rose in 10 "
-        "and fell by 0.3 at worst"
+        f"In 16 measured cases with {MIN_JUDGED} judged pairs, the accuracy of a probe rose by 1.6 points on average, "
+        "rose in 10 and fell by 0.3 at worst"
     ),
 }
 
@@ -329,8 +330,8 @@ def decide_by_teacher(
 def decide_by_topics(board: Leaderboard, use: str, judged: int = 0) -> Leaderboard:
     """Add the verdict to a leaderboard that is ranked by `topics`, alone or with judged pairs.
 
-    The lead over the first baseline decides, as in measured cases. For classes, the baseline is always retained
-    without judged pairs.
+    The lead over the first baseline decides, as in measured cases. The baseline is retained for classes with fewer
+    than MIN_JUDGED pairs, and where the leader contradicts the pairs.
 
     Args:
         judged: number of pairs; 0 for `topics` alone.
@@ -339,8 +340,14 @@ def decide_by_topics(board: Leaderboard, use: str, judged: int = 0) -> Leaderboa
     source = f"by {judged} judged pairs and {TOPICS}" if judged else f"without labels, by {TOPICS}"
     measurement = f"Measured for {use if use in TOPICS_CASES else 'groups of texts'} {source}"
     lead = math.nan if baseline is None else board.trials[0].scores[criterion] - board.find(baseline).scores[criterion]
-    minimum, decimals, cases = (100 * MIN_LEAD, 1, JUDGED_CASES) if judged else (MIN_LEAD, 3, TOPICS_CASES)
-    reason, kept = "" if judged else reason_to_retain(use, trained=False), None
+    required, shown = (f"{100 * MIN_LEAD:g} points", f"{lead:.1f} points") if judged else (f"{MIN_LEAD}", f"{lead:.3f}")
+    cases = TOPICS_CASES if not judged else JUDGED_CASES if judged >= MIN_JUDGED else {}
+    reason, kept = "" if judged >= MIN_JUDGED else reason_to_retain(use, trained=False), None
+    agreement = board.trials[0].scores.get("spearman", math.nan)
+    if judged and agreement <= 0:
+        reason = (
+            f"the judged pairs contradict {leader} (Spearman {agreement:.1f}). Larger scores mean more similar texts"
+        )
     if leader == baseline:
         decision = f"the baseline {leader} is the best."
     elif reason and baseline:
@@ -348,13 +355,11 @@ def decide_by_topics(board: Leaderboard, use: str, judged: int = 0) -> Leaderboa
         decision = f"the baseline {baseline} is retained: {reason}."
     elif math.isnan(lead):
         decision = f"{leader} is the best, without a baseline that has a score."
-    elif lead < minimum:
+    elif lead < (100 * MIN_LEAD if judged else MIN_LEAD):
         kept = baseline
-        decision = (
-            f"the baseline {baseline} is retained: {leader} leads it by {lead:.{decimals}f}, and must by {minimum:g}."
-        )
+        decision = f"the baseline {baseline} is retained: {leader} leads it by {shown}, and must by {required}."
     else:
-        decision = f"{leader} leads {baseline} by {lead:.{decimals}f}."
+        decision = f"{leader} leads {baseline} by {shown}."
         if use in cases:
             decision += f" {cases[use]}."
     notes = () if reason or judged else (TOPICS_ONLY,)
