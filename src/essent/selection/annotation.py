@@ -108,7 +108,7 @@ def read_annotated(path: str | Path, texts: Sequence[str]) -> AnnotatedPairs:
         texts: the unlabelled texts that the annotated pairs were selected from.
 
     Raises:
-        DataError: no such file, a missing column, fewer than two different scores, or a score that is not a finite number.
+        DataError: no such file, a missing column, fewer than two different scores, or one that is not a finite number.
 
     Example:
         >>> from pathlib import Path
