@@ -35,7 +35,7 @@ def lead(low: float, second: str = "mean", first: str = NAMES[0]) -> Comparison:
 
 
 @pytest.mark.parametrize(
-    ("use", "judged", "scores", "baselines", "best", "sentence"),
+    ("use", "pairs", "scores", "baselines", "best", "sentence"),
     [
         ("clusters", 0, (0.8, 0.6, 0.75), NAMES[1:], NAMES[0], "leads mean by 0.200. In 16 measured cases"),
         ("clusters", 0, (0.8, 0.75, 0.2), NAMES[1:], "mean", "ditto:1-1 leads it by 0.050, and must by 0.1."),
@@ -49,10 +49,13 @@ def lead(low: float, second: str = "mean", first: str = NAMES[0]) -> Comparison:
     ],
 )
 def test_the_lead_over_the_first_baseline_decides_by_topics(
-    use: str, judged: int, scores: tuple[float, ...], baselines: tuple[str, ...], best: str, sentence: str
+    use: str, pairs: int, scores: tuple[float, ...], baselines: tuple[str, ...], best: str, sentence: str
 ) -> None:
-    trials = [Trial(Recipe.parse(name), {"topics": score}) for name, score in zip(NAMES, scores, strict=True)]
-    decision = rule.decide_by_topics(Leaderboard("topics", rank_trials(trials, "topics"), baselines), use, judged)
+    trials = [
+        Trial(Recipe.parse(name), {"topics": score, "spearman": 20.0})
+        for name, score in zip(NAMES, scores, strict=True)
+    ]
+    decision = rule.decide_by_topics(Leaderboard("topics", rank_trials(trials, "topics"), baselines), use, pairs)
     assert str(decision.best) == best
     assert sentence in decision.verdict
     assert ("measured cases" in decision.verdict) == (" leads mean by" in decision.verdict or use == "classes")
@@ -62,7 +65,7 @@ def test_a_leader_that_the_judged_pairs_contradict_is_not_chosen() -> None:
     trials = tuple(
         Trial(Recipe.parse(name), {"topics": score, "spearman": -3}) for name, score in ((NAMES[0], 70), ("mean", 50))
     )
-    decision = rule.decide_by_topics(Leaderboard("topics", trials, ("mean",)), "clusters", judged=30)
+    decision = rule.decide_by_topics(Leaderboard("topics", trials, ("mean",)), "clusters", pairs=30)
     assert "mean is retained: the judged pairs contradict ditto:1-1 (Spearman -3.0)" in decision.verdict
 
 

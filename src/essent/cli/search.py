@@ -128,9 +128,10 @@ def search(
     check_report(report, options.force)
     prepare_torch("essent search")
     from essent.selection.annotation import read_annotated, write_pairs
-    from essent.selection.run import JUDGED_USES, annotate
+    from essent.selection.run import annotate
     from essent.selection.run import search as run_search
     from essent.selection.space import find_space
+    from essent.selection.topics import CRITERIA, TOPICS, check_use
 
     find_space(space)  # an unknown space is refused before data are read
     inputs = _read_inputs(data, texts, column, options.data_folder, named_columns)
@@ -142,7 +143,7 @@ def search(
             pairs = annotate(model, inputs, space, count=ask, use=use, work=work and work / "ask", **passes)
             write_pairs(ask_file, [(*pair, None) for pair in pairs])
             scale = "from 0 (unrelated) to 5 (the same meaning)"
-            if use in JUDGED_USES:
+            if CRITERIA[check_use(use)] == TOPICS:
                 scale = "1 (they belong to the same group) or 0 (they do not)"
             show_note(
                 f"Wrote {ask} pairs to {ask_file}. Fill in the column score, for example {scale}, and run the same "

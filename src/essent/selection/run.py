@@ -39,7 +39,6 @@ from essent.tasks.examples import NO_TABLE
 from essent.tasks.result import library_versions
 
 BASELINES = ("mean", "first-last")
-JUDGED_USES = ("clusters", "classes")  # pairs are judged for these too: do both texts belong to the same group?
 NO_SCORE = "No recipe has a score: there is only one labelled example, or the labels or all similarities are constant."
 RANKS = "mean rank"  # over several data sets; 1 for a recipe that is the best on each
 
@@ -117,8 +116,8 @@ def search(
     with run_passes(model, space, data_sets, baselines, settings) as run:
         board = make_board(run, top, seed)
     notes = [*board.notes, *(note for task in tasks for note in task.notes)]
-    is_judged = use in JUDGED_USES and isinstance(tasks[0] if tasks else None, AnnotatedPairs)
-    notes += [] if is_judged else misfit(tasks, use)
+    if not (CRITERIA[data_sets[0].use] == TOPICS and isinstance(data_sets[0].task, AnnotatedPairs)):
+        notes += misfit(tasks, use)
     learned: list[str] = []  # without the default prompt: an Encoder adds it to its fit texts itself
     if combined := data_sets[0].combined:
         prior = PRIOR[combined]
@@ -354,7 +353,7 @@ def make_board(run: Passes, top: int, seed: int) -> Leaderboard:
     if not board.is_scored:
         return replace(board, notes=(NO_SCORE,))
     if TOPICS in (criterion, data.combined):
-        return decide_by_topics(board, data.use, judged=scored[0].task.units if data.combined else 0)
+        return decide_by_topics(board, data.use, pairs=scored[0].task.units if data.combined else 0)
     if teacher is None or not is_label_free(criterion):
         return decide_by_labels(board, scored, listed, seed=seed)
     cosines = np.array(rows[[names.index(name) for name in listed], data.extra])

@@ -265,18 +265,18 @@ TOPICS_CASES = {
         "and by -8.1 at worst"
     ),
 }
-MIN_JUDGED = 30  # pairs, for classes; fewer were not measured
+MIN_PAIRS = 30  # pairs, for classes; fewer were not measured
 UNSAFE = (
     f"no criterion without labels is safe for classes. {TOPICS_CASES[CLASSES]}. Labels choose better: 50 texts or more "
-    f"in --data, or {MIN_JUDGED} pairs that you judge with essent search --ask"
+    f"in --data, or {MIN_PAIRS} pairs that you judge with essent search --ask"
 )
-JUDGED_CASES = {  # the same with MIN_JUDGED pairs
+PAIRS_CASES = {  # the same with MIN_PAIRS pairs
     CLUSTERS: (
-        f"In 16 measured cases with {MIN_JUDGED} judged pairs, the accuracy of k-means rose by 7.8 points on average, "
+        f"In 16 measured cases with {MIN_PAIRS} judged pairs, the accuracy of k-means rose by 7.8 points on average, "
         "rose in 13 and fell in none"
     ),
     CLASSES: (
-        f"In 16 measured cases with {MIN_JUDGED} judged pairs, the accuracy of a probe rose by 1.6 points on average, "
+        f"In 16 measured cases with {MIN_PAIRS} judged pairs, the accuracy of a probe rose by 1.6 points on average, "
         "rose in 10 and fell by 0.3 at worst"
     ),
 }
@@ -327,27 +327,30 @@ def decide_by_teacher(
     return replace(board, verdict=f"{board.verdict} {worth}; to know better, give {better}.", notes=(note,))
 
 
-def decide_by_topics(board: Leaderboard, use: str, judged: int = 0) -> Leaderboard:
+def decide_by_topics(board: Leaderboard, use: str, pairs: int = 0) -> Leaderboard:
     """Add the verdict to a leaderboard that is ranked by `topics`, alone or with judged pairs.
 
     The lead over the first baseline decides, as in measured cases. The baseline is retained for classes with fewer
-    than MIN_JUDGED pairs, and where the leader contradicts the pairs.
+    than MIN_PAIRS pairs, and where the leader contradicts the pairs.
 
     Args:
-        judged: number of pairs; 0 for `topics` alone.
+        pairs: number of judged pairs; with any, scores are ×100.
     """
     leader, baseline, criterion = str(board.leader), next(iter(board.baselines), None), board.criterion
-    source = f"by {judged} judged pairs and {TOPICS}" if judged else f"without labels, by {TOPICS}"
-    measurement = f"Measured for {use if use in TOPICS_CASES else 'groups of texts'} {source}"
     lead = math.nan if baseline is None else board.trials[0].scores[criterion] - board.find(baseline).scores[criterion]
-    required, shown = (f"{100 * MIN_LEAD:g} points", f"{lead:.1f} points") if judged else (f"{MIN_LEAD}", f"{lead:.3f}")
-    cases = TOPICS_CASES if not judged else JUDGED_CASES if judged >= MIN_JUDGED else {}
-    reason, kept = "" if judged >= MIN_JUDGED else reason_to_retain(use, trained=False), None
-    agreement = board.trials[0].scores.get("spearman", math.nan)
-    if judged and agreement <= 0:
-        reason = (
-            f"the judged pairs contradict {leader} (Spearman {agreement:.1f}). Larger scores mean more similar texts"
-        )
+    reason, kept = "" if pairs >= MIN_PAIRS else reason_to_retain(use, trained=False), None
+    if pairs:
+        source, cases = f"by {pairs} judged pairs and {TOPICS}", PAIRS_CASES if pairs >= MIN_PAIRS else {}
+        minimum, lead_text, minimum_text = 100 * MIN_LEAD, f"{lead:.1f} points", f"{100 * MIN_LEAD:g} points"
+        correlation = board.trials[0].scores["spearman"]
+        if correlation <= 0:
+            reason = (
+                f"the judged pairs contradict {leader} (Spearman {correlation:.1f}); similar pairs need larger scores"
+            )
+    else:
+        source, cases = f"without labels, by {TOPICS}", TOPICS_CASES
+        minimum, lead_text, minimum_text = MIN_LEAD, f"{lead:.3f}", f"{MIN_LEAD}"
+    measurement = f"Measured for {use if use in TOPICS_CASES else 'groups of texts'} {source}"
     if leader == baseline:
         decision = f"the baseline {leader} is the best."
     elif reason and baseline:
@@ -355,12 +358,12 @@ def decide_by_topics(board: Leaderboard, use: str, judged: int = 0) -> Leaderboa
         decision = f"the baseline {baseline} is retained: {reason}."
     elif math.isnan(lead):
         decision = f"{leader} is the best, without a baseline that has a score."
-    elif lead < (100 * MIN_LEAD if judged else MIN_LEAD):
+    elif lead < minimum:
         kept = baseline
-        decision = f"the baseline {baseline} is retained: {leader} leads it by {shown}, and must by {required}."
+        decision = f"the baseline {baseline} is retained: {leader} leads it by {lead_text}, and must by {minimum_text}."
     else:
-        decision = f"{leader} leads {baseline} by {shown}."
+        decision = f"{leader} leads {baseline} by {lead_text}."
         if use in cases:
             decision += f" {cases[use]}."
-    notes = () if reason or judged else (TOPICS_ONLY,)
+    notes = () if reason or pairs else (TOPICS_ONLY,)
     return replace(board, kept=kept, verdict=f"{measurement}, {decision}", notes=notes)
