@@ -143,6 +143,7 @@ def test_a_baseline_is_retained_unless_the_leader_leads(
 ) -> None:
     space = Space(named=("cls", "first-last | centre | normalize"))
     run = partial(search, shell, TEXTS, space, use="clusters", baselines=("mean",), work=tmp_path / "work")
+    monkeypatch.setattr("essent.selection.verdict.MIN_LEAD", 2.0)
     board = run()
     scores = {str(trial.recipe): trial.scores[TOPICS] for trial in board.trials}
     assert list(scores.values()) == sorted(scores.values(), reverse=True)
