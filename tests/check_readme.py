@@ -7,8 +7,6 @@ examples then run as one program and its commands as one shell script, in a fold
 docs/start.md. This file needs the standard library only. The tests compare the outputs (`tests/test_docs.py`).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -3,8 +3,6 @@
 It has neither pytest nor torch, so the static folder is written by hand, as model2vec writes it.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess

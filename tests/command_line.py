@@ -1,7 +1,5 @@
 """The command line in this process: `essent.cli.main` with streams of its own, as in a pipe."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

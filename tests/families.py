@@ -1,7 +1,5 @@
 """Tiny random models of every family, built in the test run: real architectures, real tokenizers, no download."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path

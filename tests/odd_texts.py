@@ -1,7 +1,5 @@
 """Texts that tokenizers stumble over, and ids by their lengths."""
 
-from __future__ import annotations
-
 import numpy as np
 
 ODD = [

@@ -1,7 +1,5 @@
 """Texts that the tests of the core share, and how their products are sampled."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Servers on localhost: the loop of the real HTTP process in a thread, the engine in a process of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """Tables of token vectors as models of sentence-transformers and model2vec."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

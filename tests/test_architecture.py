@@ -1,7 +1,5 @@
 """The walls: imports go downwards and through doors, heavy libraries are imported late, files stay small."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What unusual input does, case by case, as docs/input.md says."""
 
-from __future__ import annotations
-
 import gc
 from pathlib import Path
 from typing import Any

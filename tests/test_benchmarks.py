@@ -1,7 +1,5 @@
 """The table of `make bench`: what counts as a regression."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 from pathlib import Path

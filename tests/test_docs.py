@@ -1,7 +1,5 @@
 """Every example in the README and the documentation runs; every table of names is what the code has."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

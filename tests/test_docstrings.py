@@ -1,7 +1,5 @@
 """Every public function and class has an example in its docstring, and the example runs."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """British spelling with -ize in pages, docstrings and comments; names in code follow the libraries that they extend."""
 
-from __future__ import annotations
-
 import ast
 import io
 import re

@@ -1,7 +1,5 @@
 """Every command and recipe part is used by an example that runs: a page's block or a notebook's cell."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

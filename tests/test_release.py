@@ -1,7 +1,5 @@
 """A release has one version everywhere; `make release` tries the rest."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

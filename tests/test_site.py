@@ -1,7 +1,5 @@
 """The site is built as `make docs` builds it: no warning, every notebook runs, no link leads nowhere, all is local."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

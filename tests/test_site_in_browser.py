@@ -3,8 +3,6 @@
 `make docs`, then `pytest -m browser tests/test_site_in_browser.py`.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from functools import partial

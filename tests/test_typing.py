@@ -1,7 +1,5 @@
 """What users write against the public names is typed: README's examples pass a type checker."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -4,8 +4,6 @@ Nothing is imported here that those processes lack and the test could hide: each
 no library of the extra, nor what only other extras bring.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

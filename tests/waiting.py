@@ -1,7 +1,5 @@
 """Tests wait for events: a condition is looked at until it holds; the limit only ends a test that would hang."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

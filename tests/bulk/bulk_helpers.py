@@ -1,7 +1,5 @@
 """Texts and files of many rows, runs of the static encoder on them, and what they wrote."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The fixture that all tests of bulk runs share."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -6,8 +6,6 @@ python ray_nodes.py CPUS…     a node for each number, the first one the head; 
 and ends with its input.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -3,8 +3,6 @@
 python ray_runs.py CASE ADDRESS MODEL     prints what was done with a.txt, or what is wrong
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

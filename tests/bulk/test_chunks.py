@@ -1,7 +1,5 @@
 """Long texts in pieces: every piece is a stretch of its text, and has the vector that it has alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

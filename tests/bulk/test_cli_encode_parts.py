@@ -1,7 +1,5 @@
 """`essent encode` into a folder of parts: what it says, and with which exit code it ends."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every format: the same rows in their order, with all columns, whatever stands in them; vectors that others read."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs that are killed or interrupted, and workers that die: no process is left, and the same command goes on."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import random

@@ -1,7 +1,5 @@
 """Every kind of model: the vectors that its own `encode` gives, in one process and in several."""
 
-from __future__ import annotations
-
 import itertools
 import multiprocessing
 import subprocess

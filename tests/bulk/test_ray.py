@@ -1,7 +1,5 @@
 """Runs on a real cluster of three Ray nodes on this machine: nodes and drivers are killed, the bytes stay the same."""
 
-from __future__ import annotations
-
 import math
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Runs that are killed, interrupted, short of disk or given something else: the same bytes in the end, or refused."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

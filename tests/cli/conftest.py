@@ -1,7 +1,5 @@
 """A folder with a tiny random BERT and small files, in which `command_line.run` runs the commands."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`essent encode` to a file: every input, and options of the vectors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

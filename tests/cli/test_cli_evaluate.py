@@ -1,7 +1,5 @@
 """`essent evaluate`: the table, the JSON file, the report and where it learns from."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

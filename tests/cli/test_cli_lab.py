@@ -1,7 +1,5 @@
 """`essent lab`: minimal pairs, published tables, masked predictions and biases, templates, pretraining."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The command line as a whole: help, options, errors in one line, standard output and standard error."""
 
-from __future__ import annotations
-
 import json
 import logging
 import subprocess

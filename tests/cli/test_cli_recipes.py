@@ -1,7 +1,5 @@
 """`essent recipes`: the list of recipes and parts, one recipe in full; `essent demo` on a tiny model."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What every command refuses: one line on standard error, exit code 2, and nothing is written."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

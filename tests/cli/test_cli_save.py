@@ -1,7 +1,5 @@
 """`essent save` and `essent check`, and `--precision` of every command that encodes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`essent search`: the table, every output, resuming, and pairs to annotate."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`essent train` and `essent distill`: the folder each writes, what it prints, how it resumes."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A model in a cache of the hub."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Arguments that many functions share: each entry refuses a wrong one by name, before a model is loaded for it."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

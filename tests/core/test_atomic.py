@@ -1,7 +1,5 @@
 """Files and folders appear whole; what killed runs leave is recognised and removed."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

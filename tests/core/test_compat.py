@@ -1,7 +1,5 @@
 """What essent uses of other libraries beyond their documented names means what essent takes it for."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from pathlib import Path

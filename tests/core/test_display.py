@@ -1,7 +1,5 @@
 """What notebooks show of results: the printed text, escaped."""
 
-from __future__ import annotations
-
 import html
 import re
 from typing import Any

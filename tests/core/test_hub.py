@@ -1,7 +1,5 @@
 """Names that lead nowhere: said at once, not after every file was asked for six times."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

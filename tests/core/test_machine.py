@@ -1,7 +1,5 @@
 """Which devices have bfloat16 arithmetic, by what torch reports of them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Published and known figures on real data: `make check-data DATA=DIR [RAW_MODEL=DIR]`. Never part of `make test`."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

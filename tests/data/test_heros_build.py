@@ -3,8 +3,6 @@
 `make check-data DATA=DIR RAW_MODEL=DIR` runs these; they need WordNet, and corpus/goemotions.jsonl in the folder.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Transcribed figures against the papers' text: `make check-data DATA=DIR PAPERS=DIR`. Never part of `make test`."""
 
-from __future__ import annotations
-
 import os
 import re
 from itertools import groupby

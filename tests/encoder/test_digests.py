@@ -1,7 +1,5 @@
 """Digests distinguish weights, configurations, tokenizers, recipes and token counts."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

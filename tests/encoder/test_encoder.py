@@ -1,7 +1,5 @@
 """An Encoder is a SentenceTransformer: encode's arguments, prompts, precisions, processes, copies."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import pickle

@@ -1,7 +1,5 @@
 """EncoderTransformer: an Encoder in scikit-learn's pipelines, searches and copies."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Vectors with NaN or infinite numbers are an error that names the text and the cause, wherever vectors leave."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Late chunking equals a plain script: run the document, average its tokens' states chunk by chunk (float64)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

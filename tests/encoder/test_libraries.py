@@ -1,7 +1,5 @@
 """What takes a SentenceTransformer takes an Encoder: BERTopic, KeyBERT, sentence-transformers' evaluators and tools."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from pathlib import Path

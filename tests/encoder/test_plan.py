@@ -1,7 +1,5 @@
 """A recipe bound to a model: refusals point at the part at fault, and come before any weights are read."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every named recipe on every family equals the slow reference; alone, in any batch, padded on either side."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

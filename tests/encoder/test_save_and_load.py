@@ -1,7 +1,5 @@
 """Saved folders: stock modules where that is exact, essent's own otherwise, golden vectors in both."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Static recipes: what folds into one table and who reads its folder; the fast path equals padded batches."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 The graph of most tests is the shared one of a single layer; `test_a_recipe_with_all_its_parts` converts one of its own.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from functools import partial

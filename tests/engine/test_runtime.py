@@ -1,7 +1,5 @@
 """What engines do beside computing: threads, errors, memory, bfloat16, files and the folders that hold them."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import pickle

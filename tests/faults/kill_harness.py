@@ -6,8 +6,6 @@ started with, ends the child there. Run as a program, this compiles the shim and
     python tests/faults/kill_harness.py [arguments of pytest]
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import math

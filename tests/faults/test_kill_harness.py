@@ -1,7 +1,5 @@
 """The harness itself: everything is counted, what is not atomic is found, and `atomic` holds at every call."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

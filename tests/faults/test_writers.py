@@ -1,7 +1,5 @@
 """Everything that essent writes, killed at every write: old or new, never wrong, and the next run leaves nothing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

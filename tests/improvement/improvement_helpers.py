@@ -1,7 +1,5 @@
 """Texts and judgements for improvements of tiny models: words in random order, pairs that share some of them."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from itertools import product

@@ -5,8 +5,6 @@ comes of it; where STEP has a "/", when such a file is there.
 PAIRS are judged, with 0 it is chosen without labels.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

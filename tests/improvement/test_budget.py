@@ -1,7 +1,5 @@
 """How much each step does in its share of what is left of a budget."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """`essent improve` end to end on tiny models: what comes out, breaks, budgets, what is refused before a model loads."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

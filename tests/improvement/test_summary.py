@@ -1,7 +1,5 @@
 """What an improvement says before it begins."""
 
-from __future__ import annotations
-
 from improvement_helpers import duplicates
 
 from essent.improvement.summary import purpose

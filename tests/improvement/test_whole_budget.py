@@ -4,8 +4,6 @@ The clock advances by what encoding, searches and training would take. Searches 
 definition, and take their expected time multiplied by a factor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace

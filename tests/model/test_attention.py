@@ -1,7 +1,5 @@
 """Attention of texts of all lengths equals a float64 reference; value vectors and attention outputs equal hooks."""
 
-from __future__ import annotations
-
 import copy
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """States of the whole model, from as little of it as the recipe reads; the masked-LM head as a function of states."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

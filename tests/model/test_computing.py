@@ -1,7 +1,5 @@
 """Linear layers of a pass by oneDNN: the same numbers and gradients as torch's own, and only where they are faster."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Iterator

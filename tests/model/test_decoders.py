@@ -1,7 +1,5 @@
 """Decoders: prompts equal a plain script of the papers' code, their prefix is computed once; bidirectional."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Large models: dtype by device, device maps, quantized weights."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

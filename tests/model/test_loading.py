@@ -1,7 +1,5 @@
 """From a folder or a loaded model to a backbone as deep as the recipe reads; a checkpoint must have all weights."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

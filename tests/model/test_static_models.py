@@ -1,7 +1,5 @@
 """Any static model is a backbone: what it computes by itself; word vectors, whose words are the vocabulary."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The frame of a template: the ids of the filled template, the user's words apart; and denoising by the template."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 

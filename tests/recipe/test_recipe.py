@@ -1,7 +1,5 @@
 """A recipe as text, JSON and YAML: what is written is read back; what is wrong is shown."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Texts to padded ids: every user's text is read, whole or word by word, cut to fit, and padded on either side."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from functools import partial

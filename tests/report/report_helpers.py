@@ -1,7 +1,5 @@
 """Results and leaderboards for the tests of reports: made by the real tasks where that is quick."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from essent.recipe.recipe import Recipe

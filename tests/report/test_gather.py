@@ -1,7 +1,5 @@
 """What a report says: every number of the results stands in it, under the right name, with its interval."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

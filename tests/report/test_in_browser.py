@@ -1,7 +1,5 @@
 """The page in a real Chromium: no errors, tables that sort, a theme that turns, a phone's width (`-m browser`)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The page, Markdown and the picture: one file each, which fetches nothing, whatever the names in it are."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import math

@@ -1,7 +1,5 @@
 """Pairs to judge: which are chosen, their file, and the search on a few judgements and the texts behind them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

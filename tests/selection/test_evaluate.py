@@ -1,7 +1,5 @@
 """Recipes × tasks: the same scores as one encoder at a time, with one pass a template."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What `evaluate` gives can be compared recipe by recipe, on every kind of judgement, and becomes a frame."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The criterion without labels: its judges against plain loops, its score, planted cases, what is drawn from texts."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

@@ -1,9 +1,6 @@
 """An Encoder in `mteb.evaluate`, and tasks of essent as tasks of MTEB."""
 
-from __future__ import annotations
-
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +11,7 @@ import pytest
 
 from essent import Encoder
 from essent.errors import InputError
-from essent.selection.mteb import identify, to_mteb
+from essent.selection.mteb import _task_class, identify, to_mteb
 from essent.tasks.examples import MinimalPair
 from essent.tasks.geometry import GeometryTask
 from essent.tasks.heros import HerosTask
@@ -124,13 +121,8 @@ def test_to_mteb_refusals(name: str, options: dict, message: str) -> None:
         to_mteb(PairTask(name, TINY.pairs), **options)
 
 
-def test_tasks_need_mteb() -> None:
-    code = (
-        "import sys; sys.modules['mteb'] = None\n"
-        "from essent.selection.mteb import to_mteb\n"
-        "from essent.tasks import Pair, PairTask\n"
-        "try: to_mteb(PairTask('t', (Pair('a', 'b', 1.0, None),)))\n"
-        "except ImportError as error: print(error)\n"
-    )
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert 'pip install "essent[mteb]"' in printed
+def test_tasks_need_mteb(monkeypatch: pytest.MonkeyPatch) -> None:
+    _task_class.cache_clear()
+    monkeypatch.setitem(sys.modules, "mteb", None)
+    with pytest.raises(ImportError, match=r'pip install "essent\[mteb\]"'):
+        to_mteb(TINY)

@@ -1,7 +1,5 @@
 """The search against one encoder at a time: the same vectors and scores, in any portions, killed and resumed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Searches on every kind of labels: each score is that of `evaluate` with the recipe alone, on what may be read."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """What a search tries: wildcards, products, files, and what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The parts of a sweep: cosines of pairs, the folder of intermediate results, bfloat16 passes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The criterion for clusters and classes: its measures against their formulas, planted topics, searches by use."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable

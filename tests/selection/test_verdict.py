@@ -1,7 +1,5 @@
 """The verdict between a winner and the baselines, with and without labels; the leaderboard as text and as a frame."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

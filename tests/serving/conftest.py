@@ -1,7 +1,5 @@
 """Servers that the tests of this folder share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Keys, limits, huge bodies, what reaches the log; the settings."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

@@ -1,7 +1,5 @@
 """Clients of other projects, unchanged, get the vectors of `encode`: `make check-clients` installs and runs them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

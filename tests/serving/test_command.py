@@ -1,7 +1,5 @@
 """`essent serve` as users start it: signals, exit codes, options, little memory; a stop loses no request."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The paths with OpenAI's and TEI's own clients, in their formats of errors; essent's own; the page; the document."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

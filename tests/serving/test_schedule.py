@@ -1,7 +1,5 @@
 """Queries overtake, corpora do not starve, batches hold texts of like lengths, and no text is lost or run twice."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

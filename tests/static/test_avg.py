@@ -1,7 +1,5 @@
 """Averages over contexts as a source: what they mean, how folders are written, and that encoders carry them."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Averages over contexts: float64 loops, resumed runs, other batches and orders; what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Static encoders of a model: the fit against a dense solution, what is folded and lost, choices, files, errors."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import compress

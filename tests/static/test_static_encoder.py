@@ -1,7 +1,5 @@
 """Static encoders without torch: the same vectors as `Encoder` of the same folder, or an error that says why not."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

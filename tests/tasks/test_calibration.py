@@ -1,7 +1,5 @@
 """Calibrated similarities: what they say, that no rank changes, what folders keep, what is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

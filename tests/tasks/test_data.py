@@ -1,7 +1,5 @@
 """Reading rows and pairs: every format, and errors that name the file and line."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

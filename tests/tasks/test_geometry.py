@@ -1,7 +1,5 @@
 """Geometry: every measure against a float64 loop over pairs; IsoScore against its paper's steps and authors' code."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """HEROS: similarities, intervals and comparisons against plain loops, degenerate input, and files of any layout."""
 
-from __future__ import annotations
-
 import math
 import random
 import sys

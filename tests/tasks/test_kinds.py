@@ -1,7 +1,5 @@
 """Kinds and columns, also with names of one's own; rows that are refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Scores of every kind against scikit-learn or the formula, of all units, of draws, and of parts; comparisons."""
 
-from __future__ import annotations
-
 import tracemalloc
 from dataclasses import replace
 from types import SimpleNamespace

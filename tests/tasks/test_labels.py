@@ -1,7 +1,5 @@
 """Classification and clustering: what is learned from which part, and how it is scored."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Finding a task's data: the catalogue, a folder, one's own files, the hub."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The score of sentence pairs, against correlations by their formulas."""
 
-from __future__ import annotations
-
 import math
 import zlib
 from collections.abc import Sequence

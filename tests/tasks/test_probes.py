@@ -1,7 +1,5 @@
 """Many logistic regressions at once: scikit-learn's, fold by fold."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression

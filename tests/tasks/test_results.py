@@ -1,7 +1,5 @@
 """Results: JSON round trip, and side by side as a table."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """Dropout on a CPU against the equation: x · mask / (1 - p), with masks that are drawn quickly; memory that stays."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import math

@@ -1,7 +1,5 @@
 """The loss on a model: each objective against loops over sentences in float64, loss and all gradients."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Few parameters: adapters against their formula, merged in what is saved, and resumed exactly; free template words."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

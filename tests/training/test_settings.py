@@ -1,7 +1,5 @@
 """Settings and presets: the papers' rows, what may be changed, what is refused; pairs from files; heads."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

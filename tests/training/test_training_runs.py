@@ -1,7 +1,5 @@
 """Runs of a few steps: the same seed, resumption, broken losses, full disks, and what is refused."""
 
-from __future__ import annotations
-
 import _thread
 import resource
 import shutil

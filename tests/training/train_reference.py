@@ -1,7 +1,5 @@
 """The objectives as loops over sentences, written from the papers' equations, in float64 with torch's gradients."""
 
-from __future__ import annotations
-
 from itertools import chain
 from pathlib import Path
 

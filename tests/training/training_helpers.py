@@ -1,7 +1,5 @@
 """What the tests of contrastive training share."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from families import CORPUS

@@ -1,7 +1,5 @@
 """Faults put into a healthy folder on purpose: each is a problem with its fix, and the healthy one has none."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

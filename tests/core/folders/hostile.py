@@ -1,7 +1,5 @@
 """Folders that try to have code run, files outside read, or anything downloaded; code that runs writes a marker."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Saved folders of every kind, and the errors that they raise after a change."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What happens to files: a byte flips, the end is lost, a file goes, or is another folder's, or nested or huge JSON."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

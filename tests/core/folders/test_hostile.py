@@ -1,7 +1,5 @@
 """Nothing in a folder has code run, files outside read, or anything downloaded; what is refused is named."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable, Iterator

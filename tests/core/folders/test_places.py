@@ -1,7 +1,5 @@
 """What a folder may hold beside a model, what a new model replaces, and what is asked of a repository on the hub."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -6,8 +6,6 @@
 vectors of `texts.json`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

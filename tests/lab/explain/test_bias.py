@@ -1,7 +1,5 @@
 """Token maps: principal components, frequency, sub-words and case of the tokens."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path

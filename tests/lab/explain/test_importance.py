@@ -1,7 +1,5 @@
 """Word importance: perturbed masking and head diagonals against one pass a token in float64."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

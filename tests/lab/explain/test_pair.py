@@ -1,7 +1,5 @@
 """One pair of sentences: what each token gives against encoding without it, calibration, templates, and refusals."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path

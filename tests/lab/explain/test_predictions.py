@@ -1,7 +1,5 @@
 """Mask predictions are the model's own, in any batch; denoised ones go through the same head."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

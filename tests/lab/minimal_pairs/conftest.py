@@ -1,7 +1,5 @@
 """A WordNet of a few words, and a tiny masked language model that knows the words of the tests."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sentences with words of a tiny WordNet, and this WordNet in the format of Princeton, where NLTK looks for it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

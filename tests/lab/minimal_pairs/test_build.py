@@ -1,7 +1,5 @@
 """Building: every subset obeys its rule, filters say why, one seed gives one result, missing things are left out."""
 
-from __future__ import annotations
-
 import math
 import re
 import sys

@@ -1,7 +1,5 @@
 """`essent lab minimal-pairs build`: files, notes, reports, early refusals."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

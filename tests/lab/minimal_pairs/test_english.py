@@ -1,7 +1,5 @@
 """Sentences, their parses and edits, the forms of words, and negation; the packaged parser is the one that was read."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Typos and lexical overlap: known values and slow references."""
 
-from __future__ import annotations
-
 import nltk
 import numpy as np
 import pytest

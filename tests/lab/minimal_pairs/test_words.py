@@ -1,7 +1,5 @@
 """What may stand for a word: WordNet's offers, the model's probabilities and states, the quality of a replacement."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

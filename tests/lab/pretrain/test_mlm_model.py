@@ -1,7 +1,5 @@
 """Masked language models: logits at masked tokens alone, new models, packed and masked batches against loops."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

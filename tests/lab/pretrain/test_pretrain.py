@@ -1,7 +1,5 @@
 """Masked-language-model runs: they learn, they are the same again, they go on where they stopped, they stop in time."""
 
-from __future__ import annotations
-
 import math
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Small made-up data for every task of the papers, and models with as many layers and heads as they name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path

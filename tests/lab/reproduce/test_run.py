@@ -1,7 +1,5 @@
 """Tables run again: every one on tiny models, its cells equal to what `evaluate` gives."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Published figures: every digit is held by a checksum; tables over some of their tasks."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

@@ -1,7 +1,5 @@
 """Templates of a grammar, and templates from T5: the scores of evaluate; the most probable common fillings."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Cosines, and vectors as encoders give them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -1,7 +1,5 @@
 """Chains and steps: what each must do, also as scikit-learn's transformers; affine ones against their definitions."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

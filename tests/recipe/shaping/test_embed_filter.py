@@ -1,7 +1,5 @@
 """Shaping `filter`: middle right singular vectors of the output embedding, by a singular value decomposition."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from functools import partial

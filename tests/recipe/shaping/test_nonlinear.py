@@ -1,7 +1,5 @@
 """The quantile map against scikit-learn's QuantileTransformer; the flow towards a Gaussian, the same every time."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

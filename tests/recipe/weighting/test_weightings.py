@@ -1,7 +1,5 @@
 """What every token weighting promises, each one against counting by hand; reductions against loops over tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
