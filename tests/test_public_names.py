@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from check_readme import ROOT, blocks
 from command_line import commands
 from essent import NAMED, TEMPLATES, EssentError, Recipe
 from essent.recipe.layers import token_tables
 from essent.recipe.pooling import reductions
 from essent.recipe.shaping.base import shapers
 from essent.recipe.weighting.base import weightings
-from test_docs import PAGES, ROOT, blocks
+from test_docs import PAGES
 
 sys.path.insert(0, str(ROOT / "docs" / "site"))
 from generated import doors, public_names

@@ -158,19 +158,10 @@ TRIALS = (
 )
 
 
-@pytest.mark.parametrize(
-    ("trials", "kept", "text"),
-    [
-        (TRIALS, None, "3 recipes by 'spearman', best 'weights=idf'"),
-        (TRIALS, "mean", "3 recipes by 'spearman', best 'mean'"),
-        (TRIALS[2:], None, "1 recipes by 'spearman', none with a score"),
-    ],
-)
-def test_repr(trials: tuple[Trial, ...], kept: str | None, text: str) -> None:
-    assert repr(Leaderboard("spearman", trials, ("mean",), kept=kept)) == f"Leaderboard({text})"
-
-
-def test_frame() -> None:
+def test_repr_and_frame() -> None:
+    for trials, best in ((TRIALS, "best 'mean'"), (TRIALS[2:], "none with a score")):
+        text = f"Leaderboard({len(trials)} recipes by 'spearman', {best})"
+        assert repr(Leaderboard("spearman", trials, ("mean",), kept="mean")) == text
     frame = Leaderboard("spearman", TRIALS, ("mean",)).frame()
     assert list(frame.columns) == ["recipe", "spearman", "uniformity", "low", "high", "baseline"]
     assert list(frame.index) == [1, 2, 3]

@@ -7,7 +7,7 @@ import pytest
 
 from command_line import write_rows
 from essent.errors import DataError, InputError, UnknownNameError
-from essent.tasks.catalogue import DATA_SETS, STS7, DataSet, find_row, task_names
+from essent.tasks.catalogue import DATA_SETS, DataSet, task_names
 from essent.tasks.examples import Example, Pair
 from essent.tasks.locate import load_pairs, load_task
 
@@ -25,11 +25,6 @@ def parts_of(task: Any) -> list[str | None]:
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
-
-
-def test_catalogue() -> None:
-    assert task_names("pairs")[5:] == ["stsb", "stsb.dev", "stsb.train", "sickr", "sickr.dev", "sickr.train", "str"]
-    assert all(len(str(find_row(name)[0].revision)) == 40 for name in STS7)
 
 
 def test_unknown_names() -> None:
