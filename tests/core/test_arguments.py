@@ -91,6 +91,7 @@ def test_sizes_are_checked_before_weights_are_read(encoder: Encoder, without_wei
     model, size = str(without_weights), 2.5
     for act in (
         lambda: encoder.fit_encode(TEXTS, batch_size=size),
+        lambda: encoder.encode_chunks([TEXTS], batch_size=size),
         lambda: essent.evaluate(model, ["mean"], [PAIRS], batch_size=size),
         lambda: essent.evaluate(model, ["mean"], [PAIRS], max_seq_length=size),
         lambda: essent.search(model, PAIRS, batch_size=size),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from transformers import AutoModel, Trainer
+from transformers import AutoModel
 
 import essent
 from essent._core import compat
@@ -29,10 +29,6 @@ def test_settings_match_the_constructor(shell: SentenceTransformer) -> None:
     restored = compat.settings_of(SentenceTransformer(modules=list(shell), device="cpu", **arguments))
     restored["prompts"].pop("document", None)  # one of the two that sentence-transformers adds
     assert restored == arguments
-
-
-def test_the_overridden_method_of_the_best_model_exists() -> None:
-    assert callable(Trainer._load_best_model)
 
 
 @pytest.mark.parametrize("layers", [[0], [1, 2], [2]])

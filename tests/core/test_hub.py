@@ -13,7 +13,6 @@ from essent._core import hub
 from essent._core.hub import reach_model
 from essent.errors import ModelError
 from essent.lab.minimal_pairs.resources import MaskedModel
-from essent.lab.templates.search import Generator
 
 
 @pytest.fixture
@@ -36,7 +35,6 @@ def unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
         (Encoder, "no-such-model", "We couldn't connect"),
         (Encoder, "my model", "Repo id must"),
         (MaskedModel, "nobody/no-such-model", "We couldn't connect"),
-        (Generator, "nobody/no-such-model", "We couldn't connect"),
     ],
 )
 def test_a_wrong_name_fails_at_once(load: Callable[[str], Any], name: str, reason: str) -> None:

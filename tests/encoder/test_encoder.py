@@ -65,8 +65,6 @@ def test_encode_has_sentence_transformers_arguments(encoder: Encoder, bert: Path
     dot = Encoder(str(bert), "first-last", similarity_fn_name="dot", truncate_dim=8)
     np.testing.assert_allclose(dot.similarity(several, several).numpy(), several @ several.T, rtol=1e-4)
     assert dot.encode(TEXTS).shape == (len(TEXTS), 8)
-    with pytest.raises(ValueError, match="batch_size"):
-        encoder.encode(TEXTS, batch_size=0)
 
 
 def test_every_column_of_texts_is_many_texts(encoder: Encoder, bert: Path) -> None:

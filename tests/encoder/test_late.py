@@ -153,6 +153,3 @@ def test_refused_recipes_and_documents(shell: SentenceTransformer) -> None:
     ):
         with pytest.raises(EssentError, match=message):
             encoder.encode_chunks(documents)
-    for wrong in ({"batch_size": 0}, {"truncate_dim": 0}):
-        with pytest.raises(EssentError, match="=0: must be a whole number"):
-            encoder.encode_chunks([["a"]], **wrong)

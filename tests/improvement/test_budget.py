@@ -104,12 +104,9 @@ def test_the_journal_counts_all_seconds(run_at: Any, tmp_path: Path, monkeypatch
     assert resumed.spent == 110.0
 
 
-@pytest.mark.parametrize(
-    ("scores", "name"),
-    [((80.0, 79.0, 78.5, 60.0), "c"), ((-2.0, -3.0, -4.0, -5.0), "a"), ((math.nan,) * 4, "a")],
-)
-def test_the_smallest_good_table(scores: tuple[float, ...], name: str) -> None:
-    assert smallest_good(dict(zip("abcd", scores, strict=True))) == name
+def test_the_smallest_good_table() -> None:
+    for scores, name in (((80.0, 79.0, 78.5, 60.0), "c"), ((-2.0, -3.0, -4.0), "a"), ((math.nan,) * 2, "a")):
+        assert smallest_good(dict(zip("abcd", scores, strict=False))) == name
 
 
 @pytest.mark.parametrize(
@@ -238,9 +235,10 @@ def test_seconds_of_scoring_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert time_tasks((PAIRS,), 8) == 0.0
 
 
-@pytest.mark.parametrize(("budget", "seconds"), [("90s", 90), ("1.5h", 5400), (" 2 m ", 120)])
-def test_budgets(budget: str, seconds: float) -> None:
-    assert parse_budget(budget) == seconds
+def test_budgets() -> None:
+    """Read, and suggested long enough."""
+    assert [*map(parse_budget, ("90s", "1.5h", " 2 m "))] == [90, 5400, 120]
+    assert [*map(suggested, (59.0, 61.0, 50_000.0))] == ["1m", "2m", "14h"]
 
 
 @pytest.mark.parametrize(
@@ -256,11 +254,6 @@ def test_the_used_budget_is_reported(spent: float, budget: float, used: str) -> 
         settings={"seconds": budget}, spent=spent, missing={}, complete=["all is done"], skipped={}
     )
     assert [*_unused(run)] == [f"Used: {used}. Nothing is left to do: all is done."]
-
-
-@pytest.mark.parametrize(("seconds", "budget"), [(59.0, "1m"), (61.0, "2m"), (50_000.0, "14h")])
-def test_a_suggested_budget_is_long_enough(seconds: float, budget: str) -> None:
-    assert suggested(seconds) == budget
 
 
 def test_reference_recipes_of_a_decoder_have_a_prompt(shell_of: Shells) -> None:
