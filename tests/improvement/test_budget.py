@@ -241,19 +241,15 @@ def test_budgets() -> None:
     assert [*map(suggested, (59.0, 61.0, 50_000.0))] == ["1m", "2m", "14h"]
 
 
-@pytest.mark.parametrize(
-    ("spent", "budget", "used"),
-    [
+def test_the_used_budget_is_reported() -> None:
+    for spent, budget, used in (
         (90.2, 90.0, "90 of 90 s, 0.2 s more than the budget"),
         (181.0, 180.0, "3.0 of 3.0 minutes, 1.0 s more than the budget"),
         (120.0, 180.0, "2.0 of 3.0 minutes"),
-    ],
-)
-def test_the_used_budget_is_reported(spent: float, budget: float, used: str) -> None:
-    run: Any = SimpleNamespace(
-        settings={"seconds": budget}, spent=spent, missing={}, complete=["all is done"], skipped={}
-    )
-    assert [*_unused(run)] == [f"Used: {used}. Nothing is left to do: all is done."]
+    ):
+        settings = {"seconds": budget}
+        run: Any = SimpleNamespace(settings=settings, spent=spent, missing={}, complete=["all is done"], skipped={})
+        assert [*_unused(run)] == [f"Used: {used}. Nothing is left to do: all is done."]
 
 
 def test_reference_recipes_of_a_decoder_have_a_prompt(shell_of: Shells) -> None:

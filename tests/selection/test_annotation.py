@@ -70,17 +70,14 @@ def test_pairs_file_round_trip_with_unscored_pairs_and_new_texts(tmp_path: Path)
             read_annotated(tmp_path / "judge.csv", ["b"])
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
+def test_bad_files_name_their_line(tmp_path: Path) -> None:
+    for content, message in (
         ("sentence1,sentence2,score\na,b,3\nc,d,\ne,f,much\n", r"line 4: 'score' must be a finite number, not 'much'"),
         ("sentence1,sentence2\na,b\n", "line 2: no column 'score'"),
-    ],
-)
-def test_bad_files_name_their_line(content: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "judge.csv").write_text(content, "utf-8")
-    with pytest.raises(DataError, match=rf"judge\.csv, {message}"):
-        read_pairs(tmp_path / "judge.csv")
+    ):
+        (tmp_path / "judge.csv").write_text(content, "utf-8")
+        with pytest.raises(DataError, match=rf"judge\.csv, {message}"):
+            read_pairs(tmp_path / "judge.csv")
 
 
 # -- the choice -------------------------------------------------------------------------------------------------------

@@ -82,10 +82,10 @@ def test_scores_need_a_reference_and_spread_and_are_drawn_by_first_text() -> Non
 # -- what is drawn ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("texts", [["one two three four five six"] * 50, ["", "  "] * 20], ids=["equal", "blank"])
-def test_too_few_texts_are_refused(texts: list[str]) -> None:
-    with pytest.raises(InputError, match=r"at least 8 .* needed, there are \d"):
-        Teacher.of(texts, [], 0)
+def test_too_few_texts_are_refused() -> None:
+    for texts in (["one two three four five six"] * 50, ["", "  "] * 20):
+        with pytest.raises(InputError, match=r"at least 8 .* needed, there are \d"):
+            Teacher.of(texts, [], 0)
 
 
 def test_odd_texts_are_ignored_and_the_seed_decides() -> None:

@@ -109,16 +109,11 @@ def test_metadata_in_mteb() -> None:
     assert task._calculate_descriptive_statistics_from_split("test") == {"num_samples": 12}
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("a/b", {}, "cannot be part of a file name"),
-        ("a", {"languages": ["english"]}, "rejects the task 'a'"),
-    ],
-)
-def test_to_mteb_refusals(name: str, options: dict, message: str) -> None:
-    with pytest.raises(InputError, match=f"(?s){message}"):
-        to_mteb(PairTask(name, TINY.pairs), **options)
+def test_to_mteb_refusals() -> None:
+    with pytest.raises(InputError, match="cannot be part of a file name"):
+        to_mteb(PairTask("a/b", TINY.pairs))
+    with pytest.raises(InputError, match=r"(?s)rejects the task 'tiny'"):
+        to_mteb(TINY, languages=["english"])
 
 
 def test_tasks_need_mteb(monkeypatch: pytest.MonkeyPatch) -> None:
