@@ -83,7 +83,10 @@ def test_bad_files_name_their_line(tmp_path: Path) -> None:
 # -- the choice -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("use", "criterion", "prior"), [("similarity", "teacher", 30), ("clusters", "topics", 60)])
+@pytest.mark.parametrize(
+    ("use", "criterion", "prior"),
+    [("similarity", "teacher", 30), pytest.param("clusters", "topics", 60, marks=pytest.mark.slow)],
+)
 def test_judgements_and_a_criterion_without_labels_rank_recipes_fitted_on_all_texts(
     use: str, criterion: str, prior: int, shell: Any, tmp_path: Path
 ) -> None:
