@@ -6,6 +6,7 @@ huggingface_hub retries each of several files six times: without a network, a mi
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Mapping
 from functools import cache
@@ -18,6 +19,7 @@ from essent._core.lazy import needs_torch
 from essent.errors import ModelError
 
 SECONDS = 10.0  # timeout of the hub
+COMMIT = re.compile("[0-9a-f]{40}")  # a revision whose files never change
 REMEMBERED = 30.0  # seconds for which an answer is cached
 EXPECTED = (
     "Give a folder with config.json, tokenizer.json and weights, or a hub name while the hub can be reached "
@@ -30,6 +32,8 @@ logger = logging.getLogger(__name__)
 def reach_model(name: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the options to load a model with, plus `local_files_only` if the hub cannot be reached.
 
+    The revision becomes one commit, so that all files are of the same one, and cached files need no request.
+
     Raises:
         ModelError: no such folder.
     """
@@ -38,9 +42,24 @@ def reach_model(name: str, options: Mapping[str, Any] | None = None) -> dict[str
     looks_local = path.is_absolute() or name.startswith(".") or name.count("/") > 1 or "\\" in name
     if looks_local and not path.exists():
         raise ModelError(f"There is no model folder {name!r}.")
-    if path.exists() or options.get("local_files_only") or hub_answers():
+    if path.exists():
         return options
-    return {**options, "local_files_only": True}
+    from huggingface_hub import resolve_revision
+
+    if not options.get("local_files_only") and not hub_answers():
+        options["local_files_only"] = True
+    source = {
+        "cache_dir": options.get("cache_folder"),
+        "token": options.get("token"),
+        "local_files_only": bool(options.get("local_files_only")),
+    }
+    try:
+        revision = resolve_revision(full_name(name), revision=options.get("revision"), **source)
+    except (
+        Exception
+    ):  # no such repository, no access …: the library that reads the first file raises it with the reason
+        return options
+    return {**options, "revision": revision}
 
 
 def hub_answers() -> bool:
@@ -64,17 +83,22 @@ def _answers(endpoint: str, period: int) -> bool:
 
 def full_name(name: str) -> str:
     """Return the name of a model with its owner, which sentence-transformers adds to names such as all-MiniLM-L6-v2."""
-    from sentence_transformers.util import ORIGINAL_TRANSFORMER_MODELS
-
-    if "/" in name or Path(name).exists() or name.lower() in ORIGINAL_TRANSFORMER_MODELS:
+    if "/" in name or Path(name).exists():
         return name
-    return f"sentence-transformers/{name}"
+    with needs_torch(f"Reading {name!r}"):
+        from sentence_transformers.util import ORIGINAL_TRANSFORMER_MODELS
+    return name if name.lower() in ORIGINAL_TRANSFORMER_MODELS else f"sentence-transformers/{name}"
 
 
 def file_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Select the options of SentenceTransformer that its functions for single files accept."""
-    shared: dict[str, Any] = {key: options.get(key) for key in ("token", "cache_folder", "revision")}
-    return shared | {"local_files_only": bool(options.get("local_files_only"))}
+    revision = options.get("revision")
+    return {
+        "token": options.get("token"),
+        "cache_folder": options.get("cache_folder"),
+        "revision": getattr(revision, "resolved", revision),  # the commit, see `reach_model`
+        "local_files_only": bool(options.get("local_files_only")),
+    }
 
 
 def find_file(name: str, file: str, hub: Mapping[str, Any]) -> Path | None:
@@ -85,6 +109,8 @@ def find_file(name: str, file: str, hub: Mapping[str, Any]) -> Path | None:
     """
     if Path(name).is_dir():
         return path if (path := Path(name, file)).is_file() else None
+    if COMMIT.fullmatch(hub["revision"] or "") and (known := _cached(name, file, hub)) is not None:
+        return Path(known) if isinstance(known, str) else None
     with needs_torch(f"Reading {name!r}"):
         from sentence_transformers.util import load_file_path  # imported here: static encoders do not need it
 
@@ -101,12 +127,19 @@ def has_file(name: str, file: str, hub: Mapping[str, Any]) -> bool:
     """
     if Path(name).is_dir():
         return Path(name, file).is_file()
-    from huggingface_hub import HfApi, constants, try_to_load_from_cache
+    from huggingface_hub import HfApi, constants
 
-    cached = try_to_load_from_cache(name, file, hub["cache_folder"], hub["revision"])
+    cached = _cached(name, file, hub)
     if cached is not None or hub["local_files_only"] or constants.HF_HUB_OFFLINE:
         return isinstance(cached, str)
     return HfApi().file_exists(name, file, revision=hub["revision"], token=hub["token"])
+
+
+def _cached(name: str, file: str, hub: Mapping[str, Any]) -> Any:
+    """Return the path of a cached file, None if nothing is known of it, or another value if it does not exist."""
+    from huggingface_hub import try_to_load_from_cache
+
+    return try_to_load_from_cache(name, file, hub["cache_folder"], hub["revision"])
 
 
 def folder_of(name: str, options: Mapping[str, Any]) -> Path:

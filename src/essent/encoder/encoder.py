@@ -87,7 +87,9 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         super().__init__(modules=[module], **{**settings, **overrides})
         self.calibration = calibration
         self.chosen: tuple[str, ...] = ()
-        self._origin = str(id(model)) if name is None else f"{name} {options.get('revision')}"
+        self._origin = (
+            str(id(model)) if name is None else f"{name} {getattr(options.get('revision'), 'resolved', None)}"
+        )
         short = type(model).__name__ if name is None else Path(name).name
         self.model_card_data.model_name = f"essent/{short}-{module.recipe.digest()[:8]}"
         self._sign()

@@ -252,11 +252,11 @@ def _tables(name: str, find: Find, has: Has) -> Iterator[tuple[str, Table]]:
             yield from _tokenizer(folder)
         if kind not in WITHOUT_WEIGHTS:
             _check_weights(name, folder, find, has)
-    if has(ENCODER):
+    if find(ENCODER) is not None:
         for folder in (f"{STATE_FOLDER}/", f"{STATE_FOLDER}/tokenizer/"):
             yield f"{folder}config.json", CONFIG
             yield from _tokenizer(folder)
-    if has(GRAPH):
+    if find(GRAPH) is not None:
         yield from _tokenizer("")
 
 
@@ -301,7 +301,7 @@ def _modules(find: Find, has: Has) -> Iterator[tuple[str, str]]:
     for module in read_json(path, list) or [None]:
         if not isinstance(module, dict) or not all(isinstance(module.get(key), str) for key in ("path", "type")):
             raise DamagedError(f"{path} is damaged: it must list objects with path and type.")
-        own = module["type"] == OWN_CLASS and has(ENCODER)
+        own = module["type"] == OWN_CLASS and find(ENCODER) is not None
         folder, kind = _module(path, module["path"], f"{STOCK}Transformer" if own else module["type"])
         yield folder, kind
         if kind in ROUTERS:
