@@ -1,12 +1,13 @@
 """Names that lead nowhere: said at once, not after every file was asked for six times."""
 
 import json
+import shutil
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -54,38 +55,30 @@ def test_the_cache_is_read(cached: Callable[..., Path]) -> None:
     assert Encoder("nobody/tiny", "mean", cache_folder=str(cache)).encode(["dogs"]).any()
 
 
-class Hub(BaseHTTPRequestHandler):
+class Hub(SimpleHTTPRequestHandler):
     """A hub with the model nobody/tiny, of one commit."""
 
     folder: Path
     paths: list[str]
 
-    def do_HEAD(self) -> None:
-        self.paths.append(self.path)
-        _, of_commit, name = self.path.partition(f"/resolve/{COMMIT}/")
-        file, status = self.folder / name, 200
-        self.content = b"[]" if "/tree/" in self.path else json.dumps({"id": "nobody/tiny", "sha": COMMIT}).encode()
-        if of_commit:
-            self.content, status = (file.read_bytes(), 200) if file.is_file() else (b"", 404)
-        self.send_response(status)
-        self.send_header("X-Repo-Commit", COMMIT)
-        self.send_header("ETag", f'"{name}"')
-        self.send_header("Content-Length", str(len(self.content)))
-        if status == 404:
-            self.send_header("X-Error-Code", "EntryNotFound")
-        self.end_headers()
+    def translate_path(self, path: str) -> str:
+        self.paths.append(path)
+        name = "tree.json" if "/tree/" in path else "info.json"
+        return str(self.folder / (path.partition(f"/resolve/{COMMIT}/")[2] or name))
 
-    def do_GET(self) -> None:
-        self.do_HEAD()
-        self.wfile.write(self.content)
-
-    def log_message(self, *_: object) -> None: ...
+    def end_headers(self) -> None:
+        for header in ("X-Repo-Commit", COMMIT), ("ETag", f'"{self.path}"'), ("X-Error-Code", "EntryNotFound"):
+            self.send_header(*header)
+        super().end_headers()
 
 
 @pytest.mark.slow  # two processes, which read the hub's address when they start
 @pytest.mark.enable_socket
 def test_all_files_are_of_one_commit_and_cached_ones_need_no_request(bert: Path, tmp_path: Path) -> None:
-    Hub.folder, expected = bert, Encoder(bert, "mean").encode(["dogs"])[0].tolist()
+    Hub.folder = Path(shutil.copytree(bert, tmp_path / "hub"))
+    (Hub.folder / "tree.json").write_text("[]")
+    (Hub.folder / "info.json").write_text(json.dumps({"id": "nobody/tiny", "sha": COMMIT}))
+    expected = Encoder(bert, "mean").encode(["dogs"])[0].tolist()
     code = "from essent import Encoder; print(Encoder('nobody/tiny', 'mean').encode(['dogs'])[0].tolist())"
     paths = []
     with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:

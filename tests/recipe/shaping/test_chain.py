@@ -178,13 +178,6 @@ def test_dead_columns_change_no_cosine(spec: str, kind: type) -> None:
     assert np.abs(shaped[:, dead]).max() < 1e-6 or spec == "whiten" or kind is np.float32
 
 
-def test_fewer_rows_than_dimensions_whiten_to_their_rank() -> None:
-    shaped = build("whiten").fit_transform(sentence_like(5, 12))
-    assert shaped.shape == (5, 12)
-    assert np.count_nonzero(np.abs(shaped).max(axis=0)) == 4  # five points span four directions around their mean
-    np.testing.assert_allclose(shaped @ shaped.T, 4 * (np.eye(5) - 0.2), atol=1e-8)
-
-
 @pytest.mark.parametrize(("rows", "distance"), [(1, 0), (7, 1e3), (50, 1e3)])
 def test_moments_are_independent_of_the_blocks(rows: int, distance: float, monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = sentence_like(50, 5)
@@ -201,9 +194,10 @@ def test_whitening_few_vectors_warns(caplog: pytest.LogCaptureFixture) -> None:
     vectors = np.random.default_rng(0).normal(size=(80, 48))
     build("whiten:40").fit(vectors)
     assert not caplog.records
-    shaped = build("whiten").fit_transform(vectors[:30])
-    assert np.ptp(cosines(shaped)[np.triu_indices(30, 1)]) < 1e-6
-    assert "whiten learns 48 dimensions from 30 texts" in caplog.text
+    shaped = build("whiten").fit_transform(vectors[:5])
+    assert np.count_nonzero(np.abs(shaped).max(axis=0)) == 4  # five points span four directions around their mean
+    np.testing.assert_allclose(shaped @ shaped.T, 4 * (np.eye(5) - 0.2), atol=1e-8)
+    assert "whiten learns 48 dimensions from 5 texts" in caplog.text
 
 
 # -- scikit-learn -----------------------------------------------------------------------------------------------------
