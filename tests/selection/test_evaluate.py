@@ -83,7 +83,6 @@ def test_one_pass_per_template_no_deeper_than_the_recipes_read(shell: SentenceTr
         (["mean"], [TASK, TASK], {}, InputError, "Two tasks have the name 'tiny'"),
         (["mean"], [TRAINING], {}, DataError, "'mine' has no test part"),
         ([], [TASK], {"max_seq_length": 8}, InputError, "but recipes is empty"),
-        (["mean"], [TASK], {"max_seq_length": 0}, InputError, "max_seq_length=0: must be a whole number"),
     ],
 )
 def test_mistakes_are_refused_before_loading(

@@ -226,7 +226,6 @@ def test_encoders_give_the_scores_of_the_search(shell: SentenceTransformer, monk
         ({"data": ["one text", "one text"]}, InputError, "all texts are equal"),
         ({"data": [("one text", "another text")]}, DataError, r"for pairs a tuple \(sentence1, sentence2, score\)"),
         ({"memory": 0}, InputError, "memory=0"),
-        ({"seed": -1}, InputError, "seed=-1"),
         ({"baselines": ("meen",)}, RecipeError, "meen"),
     ],
 )
