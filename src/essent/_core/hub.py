@@ -55,9 +55,7 @@ def reach_model(name: str, options: Mapping[str, Any] | None = None) -> dict[str
     }
     try:
         revision = resolve_revision(full_name(name), revision=options.get("revision"), **source)
-    except (
-        Exception
-    ):  # no such repository, no access …: the library that reads the first file raises it with the reason
+    except Exception:  # no such repository, no access …: reading the first file raises it with the reason
         return options
     return {**options, "revision": revision}
 
