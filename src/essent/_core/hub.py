@@ -48,7 +48,7 @@ def reach_model(name: str, options: Mapping[str, Any] | None = None) -> dict[str
 
     if not options.get("local_files_only") and not hub_answers():
         options["local_files_only"] = True
-    source = {
+    source: dict[str, Any] = {
         "cache_dir": options.get("cache_folder"),
         "token": options.get("token"),
         "local_files_only": bool(options.get("local_files_only")),
