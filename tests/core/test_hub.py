@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import essent
 from command_line import environment
 from essent import Encoder
 from essent._core import hub
@@ -47,6 +48,12 @@ def unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wrong_name_fails_at_once(load: Callable[[str], Any], name: str, reason: str) -> None:
     with pytest.raises(ModelError, match=f"Cannot load the model .*{name}': {reason}"):
         load(name)
+
+
+def test_load_reads_folders() -> None:
+    for name in ("typo", "nobody/tiny"):
+        with pytest.raises(ModelError, match=f"There is no folder '{name}'"):
+            essent.load(name)
 
 
 @pytest.mark.usefixtures("unreachable")

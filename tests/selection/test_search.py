@@ -215,7 +215,6 @@ def test_encoders_give_the_scores_of_the_search(shell: SentenceTransformer, monk
         ({"data": "texts.txt"}, InputError, "texts without labels"),
         ({"memroy": 1}, InputError, "Unknown option 'memroy'"),
         ({"test": [TASK]}, InputError, "all of its 63 pairs are also in the data"),
-        ({"precision": "float16"}, InputError, "allowed: auto, float32, bfloat16"),
         ({"data": ["a text", "another"], "criterion": "spearman"}, UnknownNameError, "scores of 2 texts: none, as"),
         ({"criterion": "taecher"}, UnknownNameError, "Did you mean 'teacher'"),
         ({"criterion": ["teacher", "topics"]}, InputError, "both read no labels"),

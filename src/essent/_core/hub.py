@@ -9,13 +9,14 @@ import logging
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from essent._core.arguments import check_path
 from essent._core.atomic import recover
-from essent._core.lazy import needs_torch
+from essent._core.lazy import check_torch, needs_torch
 from essent.errors import ModelError
 
 SECONDS = 10.0  # timeout of the hub
@@ -29,35 +30,44 @@ EXPECTED = (
 logger = logging.getLogger(__name__)
 
 
-def reach_model(name: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the options to load a model with, plus `local_files_only` if the hub cannot be reached.
-
-    The revision becomes one commit, so that all files are of the same one, and cached files need no request.
+def path_of(name: str) -> Path:
+    """Return the path of a model, which exists unless the name is one of the hub.
 
     Raises:
         ModelError: no such folder.
     """
-    path, options = Path(check_path(name, "model")), dict(options or {})
+    path = Path(check_path(name, "model"))
     recover(path)  # a run killed while saving may have moved it aside
     looks_local = path.is_absolute() or name.startswith(".") or name.count("/") > 1 or "\\" in name
     if looks_local and not path.exists():
         raise ModelError(f"There is no model folder {name!r}.")
+    return path
+
+
+def reach_model(name: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the options to load a model with, plus `local_files_only` if the hub cannot be reached.
+
+    The revision becomes one commit, so that all files are of the same one, and cached files need no request. If the hub
+    does not tell the commit, it is the cached one; without any, the revision remains, and sentence-transformers warns.
+
+    Raises:
+        ModelError: no such folder.
+    """
+    path, options = path_of(name), dict(options or {})
     if path.exists():
         return options
-    from huggingface_hub import resolve_revision
-
+    check_torch(f"Reading {name!r}")
     if not options.get("local_files_only") and not hub_answers():
         options["local_files_only"] = True
-    source: dict[str, Any] = {
-        "cache_dir": options.get("cache_folder"),
-        "token": options.get("token"),
-        "local_files_only": bool(options.get("local_files_only")),
-    }
-    try:
-        revision = resolve_revision(full_name(name), revision=options.get("revision"), **source)
-    except Exception:  # no such repository, no access …: reading the first file raises it with the reason
-        return options
-    return {**options, "revision": revision}
+    hub = file_options(options)
+    source = {"cache_dir": hub["cache_folder"], "token": hub["token"], "revision": options.get("revision")}
+    for is_local in dict.fromkeys((hub["local_files_only"], True)):
+        # no such repository, no access, an older huggingface_hub …: reading the first file raises it with the reason
+        with suppress(Exception):
+            from huggingface_hub import resolve_revision
+
+            return {**options, "revision": resolve_revision(full_name(name), local_files_only=is_local, **source)}
+    return options
 
 
 def hub_answers() -> bool:
@@ -89,11 +99,11 @@ def full_name(name: str) -> str:
 
 
 def file_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Select the options of SentenceTransformer that its functions for single files accept."""
+    """Select the options, of SentenceTransformer or transformers, that functions for single files accept."""
     revision = options.get("revision")
     return {
         "token": options.get("token"),
-        "cache_folder": options.get("cache_folder"),
+        "cache_folder": options.get("cache_folder") or options.get("cache_dir"),  # as in transformers
         "revision": getattr(revision, "resolved", revision),  # the commit, see `reach_model`
         "local_files_only": bool(options.get("local_files_only")),
     }

@@ -28,7 +28,7 @@ from essent._core.arguments import (
 from essent._core.compat import device_for, prompt_of
 from essent._core.display import NamesItsModel, text_progress
 from essent._core.folders.contents import is_essent_folder
-from essent._core.hub import folder_of, reach_model
+from essent._core.hub import file_options, folder_of, reach_model
 from essent._core.texts import check_texts, distinct_texts, repeat_in_place, require_finite, texts_to_fit
 from essent.encoder.calibrated import CalibratedTransformer
 from essent.encoder.late import encode_chunks as _encode_chunks
@@ -87,9 +87,7 @@ class Encoder(CalibratedTransformer, metaclass=NamesItsModel):
         super().__init__(modules=[module], **{**settings, **overrides})
         self.calibration = calibration
         self.chosen: tuple[str, ...] = ()
-        self._origin = (
-            str(id(model)) if name is None else f"{name} {getattr(options.get('revision'), 'resolved', None)}"
-        )
+        self._origin = str(id(model)) if name is None else f"{name} {file_options(options)['revision']}"
         short = type(model).__name__ if name is None else Path(name).name
         self.model_card_data.model_name = f"essent/{short}-{module.recipe.digest()[:8]}"
         self._sign()

@@ -114,6 +114,8 @@ def load(path: str | Path, *, threads: int | None = None) -> CompiledEncoder | S
 
 def _load_in_torch(root: Path) -> SentenceTransformer:
     """Load the folder of an Encoder, or of a model with a Router."""
+    if not root.is_dir():
+        raise ModelError(f"There is no folder {str(root)!r}. Load models of the hub with essent.Encoder.")
     with needs_torch(f"Loading {str(root)!r}"):
         if (root / STATE_FOLDER / "encoder.json").is_file():
             from essent.encoder.encoder import Encoder

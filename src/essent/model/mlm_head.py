@@ -78,8 +78,8 @@ def load_masked(name: str, **arguments: Any) -> PreTrainedModel:
         raise
     missing = unread_weights(whole)
     if of_transformer := [key for key in missing if key.startswith(f"{whole.base_model_prefix}.")]:
-        hub = file_options({**arguments, "cache_folder": arguments.get("cache_dir")})
-        require_weights(name, whole, partial(weight_shapes, name, hub, arguments.get("subfolder", "")), of_transformer)
+        shapes = partial(weight_shapes, name, file_options(arguments), arguments.get("subfolder", ""))
+        require_weights(name, whole, shapes, of_transformer)
     if missing:
         raise ModelError(f"{name!r} {NO_HEAD}. Missing: {', '.join(missing[:3])}{' …' * (len(missing) > 3)}.")
     model: PreTrainedModel = whole.eval()

@@ -14,7 +14,7 @@ from torch import nn
 
 from essent._core.arguments import ModelLike, check_size
 from essent._core.folders.contents import is_essent_folder, is_exported_folder
-from essent._core.hub import reach_model
+from essent._core.hub import path_of
 from essent._core.machine import AUTO, precision_of
 from essent._core.texts import check_texts
 from essent.encoder.encoder import open_as_it_is
@@ -154,7 +154,7 @@ def _named(model: ModelLike | Sequence[ModelLike], options: dict[str, Any]) -> d
         name = model_name(each)
         if isinstance(each, (str, Path)):
             if len(models) > 1:
-                reach_model(name, options)
+                path_of(name)
         elif name in named:
             name = f"{name} {len(named) + 1}"
         named[name] = each
