@@ -108,7 +108,8 @@ def processor_kind() -> str:
     text = info.read_text() if info.is_file() else ""
     flags = " ".join(re.findall(r"^flags\s*:(.*)$", text, re.MULTILINE)[:1]).split()
     vendor = "amd-" if "AuthenticAMD" in text else ""
-    if vendor and "avx512f" in flags:
-        vendor += "-".join(["family", *re.findall(r"^cpu family\s*: (\d+)", text, re.MULTILINE)[:1], ""])
+    family = re.search(r"^cpu family\s*: (\d+)", text, re.MULTILINE)
+    if vendor and family and "avx512f" in flags:
+        vendor += f"family-{family[1]}-"
     kinds = {"amx": "amx_bf16", "avx512-bf16": "avx512_bf16", "avx512": "avx512f", "avx2": "avx2"}
     return vendor + next((kind for kind, flag in kinds.items() if flag in flags), platform.machine())

@@ -11,7 +11,7 @@ from check_readme import ROOT, blocks
 
 @pytest.mark.slow
 def test_examples_of_the_readme_pass_mypy(tmp_path: Path) -> None:
-    (tmp_path / "examples.py").write_text("\n".join(blocks("README.md", "python")), "utf-8")
+    assert (tmp_path / "examples.py").write_text("\n".join(blocks("README.md", "python")), "utf-8")
     wrong = "\n\nimport essent\nessent.Encoder(1.5)\nessent.evaluate('m', ['mean'], [1.5])\n"
     (tmp_path / "wrong.py").write_text(wrong, "utf-8")
     command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), "--no-incremental"]
