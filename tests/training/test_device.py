@@ -117,27 +117,37 @@ def test_training_draws_no_slow_masks(bert: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library keeps what it keeps")
-def test_freed_memory_is_reused_in_the_block() -> None:
+def test_freed_memory_is_retained_in_the_block() -> None:
     """Blocks of 30 MB, which every glibc may keep, and 90 MB together, more than it keeps by itself."""
     library = ctypes.CDLL(None)
     library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
     library.free.argtypes = [ctypes.c_void_p]
 
-    def faults() -> int:
-        """Pages that the system has to give for a step."""
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    def resident() -> float:
+        """MB of this process in memory. Counts of page faults would depend on the size of the system's pages."""
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
+
+    def step() -> float:
         blocks = [library.malloc(30_000_000) for _ in range(3)]
         for block in blocks:
             ctypes.memset(block, 1, 30_000_000)
+        used = resident()
         for block in blocks:
             library.free(block)
-        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+        return used
 
+    step()  # what Python allocates at the first call does not lie above the blocks later
+    library.malloc_trim(0)
+    before = resident()
     with contextlib.suppress(ValueError), retained_memory():
-        first, repeated = faults(), faults()
+        used = step()
+        assert used > before + 80
+        assert resident() > used - 10
+        assert used - 10 < step() < used + 10
         raise ValueError
-    assert repeated < first / 10
-    assert faults() > first / 2
+    assert resident() < before + 10
+    assert step() > before + 80
+    assert resident() < before + 10
 
 
 # -- machines with an accelerator -------------------------------------------------------------------------------------
