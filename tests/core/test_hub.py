@@ -15,10 +15,12 @@ import pytest
 
 import essent
 from command_line import environment
-from essent import Encoder
+from essent import Encoder, train
 from essent._core import hub
+from essent._core.folders.files import read_json
 from essent.errors import ModelError
 from essent.lab.minimal_pairs.resources import MaskedModel
+from families import CORPUS
 
 COMMIT = "a" * 40
 
@@ -60,6 +62,9 @@ def test_load_reads_folders() -> None:
 def test_the_cache_is_read(cached: Callable[..., Path]) -> None:
     cache = cached("nobody/tiny")
     assert Encoder("nobody/tiny", "mean", cache_folder=str(cache)).encode(["dogs"]).any()
+    settings: dict[str, Any] = {"max_steps": 1, "batch_size": 2, "projection_head": "prediction-transform"}
+    train("nobody/tiny", CORPUS[:4], output=cache / "trained", options={"cache_folder": str(cache)}, **settings)
+    assert read_json(cache / "trained" / "training.json")["projection_head_origin"] == "taken from the checkpoint"
 
 
 class Hub(SimpleHTTPRequestHandler):

@@ -64,7 +64,7 @@ def test_loss_and_gradients(
     loss, collator = build(folder_of(family), objective, head, columns, templates)
     rows = [row[:columns] for row in TRIPLETS]
     slow, row = Slow(folder_of(family)), OBJECTIVES[objective]
-    exact_head = projection_heads[head](32, slow.model.config, torch.Generator().manual_seed(0), "").double()
+    exact_head = projection_heads[head](32, slow.model.config, torch.Generator().manual_seed(0), []).double()
 
     def vector(text: str, view: int) -> torch.Tensor:
         if not row.templates:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM
 
+from essent._core.folders.contents import weight_files
 from essent.errors import DataError, InputError, RecipeError, UnknownNameError
 from essent.recipe.named import TEMPLATES
 from essent.recipe.shaping.affine import Whiten
@@ -120,7 +121,7 @@ def test_the_whitening_is_the_shaper_s() -> None:
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(40, 6)) @ rng.normal(size=(6, 6)) + 3.0
     vectors[:, 5] = vectors[:, 4]  # a component without variance
-    head = projection_heads["whiten"](6, None, torch.Generator(), "")
+    head = projection_heads["whiten"](6, None, torch.Generator(), [])
     rows = torch.from_numpy(vectors).float()
     with pytest.raises(InputError, match="is not fitted"):
         head(rows)
@@ -141,10 +142,13 @@ def test_the_prediction_transform_is_the_checkpoint_s_own(
     family: str, transform: str, norm: str, folder_of: Folders, tmp_path: Path
 ) -> None:
     model = AutoModelForMaskedLM.from_pretrained(folder_of(family), dtype=torch.float32).eval()
-    head = projection_heads["prediction-transform"](32, model.config, torch.Generator(), str(folder_of(family)))
+    model.save_pretrained(tmp_path, max_shard_size="10KB")
+    weights = weight_files(str(tmp_path), {})
+    assert len(weights) > 1
+    head = projection_heads["prediction-transform"](32, model.config, torch.Generator(), weights)
     vectors = torch.randn(3, 32)
     expected = model.get_submodule(norm)(torch.nn.functional.gelu(model.get_submodule(transform)(vectors)))
     torch.testing.assert_close(head(vectors), expected)
     assert head.origin == "taken from the checkpoint"
-    without = projection_heads["prediction-transform"](32, model.config, torch.Generator(), str(tmp_path / "nothing"))
+    without = projection_heads["prediction-transform"](32, model.config, torch.Generator(), [])
     assert "no prediction head" in without.origin

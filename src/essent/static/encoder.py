@@ -173,7 +173,6 @@ def open_encoder(
     recipe: Recipe | str | None = None,
     *,
     options: Mapping[str, Any] | None = None,
-    max_seq_length: int | None = None,
     learns: bool = False,
     threads: int | None = None,
     before_torch: Callable[[], object] = lambda: None,
@@ -197,12 +196,11 @@ def open_encoder(
     from essent.engine.files import computing_in, load
 
     name, needed_by = str(model), f"The model {str(model)!r}"
-    changes = [*(options or {}), *(["max_seq_length"] if max_seq_length else [])]
     if recipe is None and is_exported_folder(name):
-        if changes:
-            raise InputError(f"{name!r} is a saved graph, which takes no {' or '.join(changes)}.")
+        if options:
+            raise InputError(f"{name!r} is a saved graph, which takes no {' or '.join(options)}.")
         return computing_in(load(name, threads=threads), precision)
-    if precision == AUTO and not (recipe or learns or changes):
+    if precision == AUTO and not (recipe or learns or options):
         try:
             return StaticEncoder.load(name)
         except DamagedError:
@@ -214,8 +212,6 @@ def open_encoder(
     from essent.encoder.encoder import Encoder, open_as_it_is
 
     encoder: Any = Encoder(name, recipe, **(options or {})) if recipe else open_as_it_is(name, dict(options or {}))
-    if max_seq_length is not None:
-        encoder.max_seq_length = max_seq_length
     return computing_in(encoder, precision, shared=False)
 
 

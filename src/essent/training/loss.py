@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -216,7 +217,9 @@ class ContrastiveLoss(nn.Module):
         return [biases[index] for index in range(len(views))]
 
 
-def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpoint: str = "") -> ContrastiveLoss:
+def make_loss(
+    encoder: Encoder, settings: Settings, columns: int = 1, *, weights: Sequence[Path] = ()
+) -> ContrastiveLoss:
     """Create the loss of a run, for a trainer of your own, and set the encoder's recipe for prediction.
 
     The head `whiten` must then be fitted: `loss.projection_head.fit(encoder.encode(texts))`.
@@ -225,7 +228,7 @@ def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpo
         encoder: the encoder to train; it is changed in place.
         settings: the settings of the run, from `resolve_settings`.
         columns: number of text columns in the data: 1 (texts), 2 (pairs), 3 (with hard negatives).
-        checkpoint: folder or hub name from which the prediction transform reads its weights.
+        weights: the model's safetensors files, from which the prediction transform reads its weights.
 
     Raises:
         UnsupportedRecipeError: the model cannot run the templates, or has no room for them.
@@ -245,7 +248,7 @@ def make_loss(encoder: Encoder, settings: Settings, columns: int = 1, *, checkpo
             recipe = replace(recipe, layers=(("L-bias", 1.0),))
         check_recipe(recipe, capabilities_of(backbone))
     generator = torch.Generator().manual_seed(settings.seed)
-    head = projection_heads[settings.projection_head](backbone.dimensions, backbone.model.config, generator, checkpoint)
+    head = projection_heads[settings.projection_head](backbone.dimensions, backbone.model.config, generator, weights)
     module = ViewedModule(backbone, settings.predicts)
     if module.plan.reads_stats:
         raise RecipeError(

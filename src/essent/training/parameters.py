@@ -24,17 +24,17 @@ import copy
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import count, islice, product
+from itertools import chain, count, islice, product
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from sentence_transformers.util import load_file_path
 from tokenizers import AddedToken
 from torch import nn
 from transformers.activations import ACT2FN
 
+from essent._core.folders.contents import open_weights
 from essent._core.lazy import optional_import
 from essent._core.registry import Registry
 from essent.encoder.encoder import Encoder
@@ -60,14 +60,14 @@ ADAPTER = "default"  # peft's name of an adapter without a name
 
 
 class ProjectionHead(nn.Module):
-    """A map from vectors (B,D) to vectors (B,D) that only the loss reads."""
+    """A map from vectors (B,D) to vectors (B,D) that only the loss reads. `weights`: the model's safetensors files."""
 
     name: ClassVar[str]
     before_denoising: ClassVar[bool] = False  # head(h) − head(ĥ) instead of head(h − ĥ)
     fitted_on: ClassVar[int] = 0  # number of texts that it is fitted on before training
     origin: str = ""  # where its initial weights are from
 
-    def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
+    def __init__(self, dimensions: int, config: Any, generator: torch.Generator, weights: Sequence[Path]) -> None:
         super().__init__()
 
     def fit(self, vectors: np.ndarray) -> None:
@@ -90,8 +90,8 @@ class NoProjection(ProjectionHead):
 class DenseTanh(ProjectionHead):
     """tanh(W e + b), as BERT's pooler (SimCSE 3; PromptBERT's unsupervised models)."""
 
-    def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
-        super().__init__(dimensions, config, generator, checkpoint)
+    def __init__(self, dimensions: int, config: Any, generator: torch.Generator, weights: Sequence[Path]) -> None:
+        super().__init__(dimensions, config, generator, weights)
         self.dense = _linear(dimensions, config, generator)
         self.origin = "initialized"
 
@@ -110,8 +110,8 @@ class WhiteningHead(ProjectionHead):
 
     fitted_on = 3000
 
-    def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
-        super().__init__(dimensions, config, generator, checkpoint)
+    def __init__(self, dimensions: int, config: Any, generator: torch.Generator, weights: Sequence[Path]) -> None:
+        super().__init__(dimensions, config, generator, weights)
         self.centre = nn.Buffer(torch.zeros(dimensions))
         self.matrix = nn.Buffer(torch.eye(dimensions))
         self.texts = nn.Buffer(torch.tensor(0))  # number of texts of the fit; saved in checkpoints
@@ -147,13 +147,13 @@ class PredictionTransform(ProjectionHead):
 
     before_denoising = True
 
-    def __init__(self, dimensions: int, config: Any, generator: torch.Generator, checkpoint: str) -> None:
-        super().__init__(dimensions, config, generator, checkpoint)
+    def __init__(self, dimensions: int, config: Any, generator: torch.Generator, weights: Sequence[Path]) -> None:
+        super().__init__(dimensions, config, generator, weights)
         self.dense = _linear(dimensions, config, generator)
         activation = getattr(config, "hidden_act", None) or getattr(config, "activation", None) or "gelu"
         self.activation = ACT2FN[activation]
         self.norm = nn.LayerNorm(dimensions, eps=float(getattr(config, "layer_norm_eps", 1e-12)))
-        transform = _own_transform(checkpoint, dimensions)
+        transform = _own_transform(weights, dimensions)
         if transform:
             self.load_state_dict(transform)
         self.origin = "taken from the checkpoint" if transform else "initialized: the checkpoint has no prediction head"
@@ -174,21 +174,18 @@ def _linear(dimensions: int, config: Any, generator: torch.Generator) -> nn.Line
     return linear
 
 
-def _own_transform(checkpoint: str, dimensions: int) -> dict[str, torch.Tensor]:
-    """Read the prediction head's transform from a folder or hub repository; {} if there is none of shape (D,D)."""
-    try:
-        path = load_file_path(checkpoint, "model.safetensors") if checkpoint else None
-        if path is None:
-            return {}
-        with safe_open(path, framework="pt") as file:
-            for dense, norm in TRANSFORMS:
-                prefixes = product((("dense", dense), ("norm", norm)), ("weight", "bias"))
-                names = {f"{part}.{kind}": f"{prefix}.{kind}" for (part, prefix), kind in prefixes}
-                if set(names.values()) <= set(file.keys()):
-                    transform = {name: file.get_tensor(key).float() for name, key in names.items()}
-                    return transform if transform["dense.weight"].shape == (dimensions, dimensions) else {}
-    except (OSError, ValueError, SafetensorError):
-        pass  # no such repository or no network: the head is initialized at random, as `origin` reports
+def _own_transform(weights: Sequence[Path], dimensions: int) -> dict[str, torch.Tensor]:
+    """Read the prediction head's transform from safetensors files; {} if there is none of shape (D,D)."""
+    tensors: dict[str, torch.Tensor] = {}
+    for path in weights:
+        with open_weights(path, "pt") as file:
+            own = [key for key in file.keys() if key.startswith(tuple(chain(*TRANSFORMS)))]  # noqa: SIM118
+            tensors |= {key: file.get_tensor(key).float() for key in own}
+    for dense, norm in TRANSFORMS:
+        prefixes = product((("dense", dense), ("norm", norm)), ("weight", "bias"))
+        names = {f"{part}.{kind}": f"{prefix}.{kind}" for (part, prefix), kind in prefixes}
+        if set(names.values()) <= set(tensors) and tensors[f"{dense}.weight"].shape == (dimensions, dimensions):
+            return {name: tensors[key] for name, key in names.items()}
     return {}
 
 

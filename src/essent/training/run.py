@@ -17,12 +17,14 @@ from sentence_transformers import SentenceTransformer
 
 from essent._core.arguments import ModelLike
 from essent._core.atomic import require_replaceable
+from essent._core.folders.contents import weight_files
 from essent._core.folders.files import ENCODER, check_replaceable
+from essent._core.hub import file_options, reach_model
 from essent._core.lazy import optional_import
 from essent._core.texts import distinct_texts
 from essent.encoder.encoder import Encoder
 from essent.encoder.module import RecipeModule, digest_of_backbone
-from essent.errors import InputError
+from essent.errors import InputError, ModelError
 from essent.tasks.base import LabeledTask
 from essent.tasks.locate import load_labelled
 from essent.tasks.result import library_versions
@@ -98,7 +100,6 @@ def train(
     task = None if validate is None else load_labelled(validate).for_choice()
     encoder = open_encoder(model, device, options)
     settings = resolve_settings(preset, tokenizer_kind(encoder), changes)
-    checkpoint = str(model) if isinstance(model, (str, Path)) else encoder.module.backbone.model.config._name_or_path
     if preset == CONTINUOUS:
         if settings.lora:
             raise InputError(f"lora={settings.lora}: the preset {CONTINUOUS!r} freezes the model. Use another preset.")
@@ -110,7 +111,8 @@ def train(
         )
     on_device(encoder.device.type, settings.precision)  # raises before a folder is created
     backbone = encoder.module.backbone
-    loss = make_loss(encoder, settings, examples.width, checkpoint=checkpoint)
+    weights = weights_of(backbone.model.config._name_or_path, options)
+    loss = make_loss(encoder, settings, examples.width, weights=weights)
     metadata: dict[str, Any] = {
         "settings": settings.to_dict(),
         "data": examples.digest(),
@@ -156,6 +158,14 @@ def open_encoder(model: ModelLike, device: str | None = None, options: Mapping[s
         return Encoder(copy.deepcopy(model).float(), "mean", **arguments)
     arguments["model_kwargs"] = {"dtype": torch.float32, **(arguments.get("model_kwargs") or {})}
     return Encoder(model, "mean", **arguments)
+
+
+def weights_of(name: str, options: Mapping[str, Any] | None = None) -> list[Path]:
+    """Return the safetensors files that a model was loaded from; [] if there are none any more."""
+    try:
+        return weight_files(name, file_options(reach_model(name, options))) if name else []
+    except (ModelError, OSError, ValueError):  # a loaded model, whose folder or repository is not there
+        return []
 
 
 def tokenizer_kind(encoder: Encoder) -> str:
