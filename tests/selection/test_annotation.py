@@ -46,6 +46,7 @@ def test_chosen_pairs_come_from_the_data(shell: Any) -> None:
         ({"data": TASK}, "already has labels"),
         ({"data": TEXTS, "count": 0}, "count=0"),
         ({"data": TEXTS[:9], "count": 9, "use": "classes"}, "at least 50 distinct texts are needed"),
+        ({"data": TEXTS, "use": "retrieval"}, "Retrieval needs queries"),
         ({"data": TEXTS, "criterion": None}, "Unknown option 'criterion'"),
     ):
         with pytest.raises(InputError, match=message):

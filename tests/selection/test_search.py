@@ -17,6 +17,7 @@ from essent import Encoder
 from essent.errors import DataError, InputError, RecipeError, UnknownNameError, UnsupportedRecipeError
 from essent.model.backbone import Backbone
 from essent.recipe.recipe import Recipe
+from essent.selection.annotation import AnnotatedPairs
 from essent.selection.leaderboard import Leaderboard
 from essent.selection.run import run_passes, search
 from essent.selection.search_data import SearchData, SearchSettings
@@ -222,6 +223,7 @@ def test_encoders_give_the_scores_of_the_search(shell: SentenceTransformer, monk
         ({"data": labels(), "criterion": "spearman"}, UnknownNameError, "scores of l: accuracy, f1_macro"),
         ({"data": [TASK, TASK]}, InputError, "have the same name"),
         ({"data": [TASK, labels()], "criterion": "teacher"}, InputError, "ranks recipes on one data set only"),
+        ({"data": [TASK, AnnotatedPairs("few", PAIRS)]}, InputError, "on one data set only"),
         ({"data": ["one text", "one text"]}, InputError, "all texts are equal"),
         ({"data": [("one text", "another text")]}, DataError, r"for pairs a tuple \(sentence1, sentence2, score\)"),
         ({"memory": 0}, InputError, "memory=0"),

@@ -121,8 +121,6 @@ def search(
     ask_file = ask_file or Path("ask.csv")
     if texts is None:
         opt.refuse({"--ask": ask}, "selects pairs of unlabelled texts to annotate. Pass the texts with --texts.")
-    if ask is not None and use == "retrieval":
-        raise InputError("--ask selects pairs of similar texts. Retrieval needs queries with their answers (--data).")
     named_columns = opt.parse_columns(columns)
     options.check_outputs()
     check_report(report, options.force)
@@ -151,7 +149,7 @@ def search(
             )
             return
         inputs = read_annotated(ask_file, inputs)
-        work = work and work / f"search-{inputs.units}-pairs"  # with more scores, another search
+        work = work and work / f"search-{inputs.digest()[:8]}"  # with other scores, another search
     arguments = {"columns": named_columns, **options.arguments, **options.options}
     board = run_search(model, inputs, space, use=use, work=work, **arguments)
     show_board(board, options)

@@ -31,7 +31,7 @@ from essent.selection.program import Program
 from essent.selection.search_data import SearchData, SearchSettings, held_out, read_data
 from essent.selection.space import REFERENCE, Space, find_space
 from essent.selection.sweep import Store, Sweep, score_stored
-from essent.selection.topics import CRITERIA, TOPICS, Topics, check_use, is_label_free, misfit
+from essent.selection.topics import CRITERIA, TOPICS, Topics, check_judged, check_use, is_label_free, misfit
 from essent.selection.verdict import decide_by_labels, decide_by_teacher, decide_by_topics, mean_ranks, score_on_tests
 from essent.tasks.base import LabeledTask, prompt_note
 from essent.tasks.comparison import Scored
@@ -180,7 +180,7 @@ def annotate(
         use: as in `search`; for clusters and classes, the texts are checked for the criterion `topics` too.
 
     Raises:
-        InputError: data with labels, fewer candidates than `count`, or texts that a search for the use would refuse.
+        InputError: data with labels, fewer candidates than `count`, or texts or a use that `search` would refuse.
         RecipeError, UnknownNameError: before the model is loaded.
         UnsupportedRecipeError: the model cannot run any recipe of the space.
 
@@ -200,7 +200,8 @@ def annotate(
     name, task, texts = read_data(data, None)
     if task is not None:
         raise InputError(f"{name} already has labels. annotate needs texts without labels.")
-    if CRITERIA[check_use(use)] == TOPICS:
+    check_judged(use := check_use(use))
+    if CRITERIA[use] == TOPICS:
         Topics.of(texts, seed)
     candidates = list({frozenset(pair): pair for pair in candidate_pairs(texts, (), seed)}.values())
     if count > len(candidates):
@@ -230,7 +231,8 @@ def _data_sets(
     names = [data_set.name for data_set in data_sets]
     if len(set(names)) < len(names):
         raise InputError(f"Two of the data sets {', '.join(names)} have the same name. Rename a file, or remove one.")
-    if len(data_sets) > 1 and (label_free := next(filter(is_label_free, data_sets[0].criteria), None)):
+    all_criteria = [name for data_set in data_sets for name in data_set.criteria]
+    if len(data_sets) > 1 and (label_free := next(filter(is_label_free, all_criteria), None)):
         raise InputError(
             f"{label_free!r} ranks recipes on one data set only. Use scores by labels, or search one data set."
         )

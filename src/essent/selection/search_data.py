@@ -20,7 +20,7 @@ from essent.recipe.recipe import Recipe
 from essent.selection.annotation import AnnotatedPairs
 from essent.selection.label_free import TEACHER, Pairs, Teacher
 from essent.selection.program import TextPairs
-from essent.selection.topics import CRITERIA, MEASURES, SIMILARITY, TOPICS, Topics, is_label_free
+from essent.selection.topics import CRITERIA, MEASURES, SIMILARITY, TOPICS, Topics, check_judged, is_label_free
 from essent.tasks.base import LabeledTask
 from essent.tasks.data import rows_of
 from essent.tasks.locate import load_labelled
@@ -99,6 +99,7 @@ class SearchData:
         if task is not None:
             units, default = task.items(), task.score_names[:1]
             if isinstance(task, AnnotatedPairs):
+                check_judged(use)
                 combined = "" if criteria else CRITERIA[use]
                 default = (*default, CRITERIA[use])
             elif all(len(unit) == 2 for unit in units):

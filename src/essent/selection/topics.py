@@ -216,6 +216,16 @@ def check_use(use: str | None) -> str:
     return use or SIMILARITY
 
 
+def check_judged(use: str) -> None:
+    """Raise an error for a use that judged pairs of texts do not measure.
+
+    Raises:
+        InputError: retrieval.
+    """
+    if use == RETRIEVAL:
+        raise InputError("Judged pairs compare similar texts. Retrieval needs queries with their answers (--data).")
+
+
 def uses_of(tasks: Sequence[LabeledTask]) -> str:
     """Return the uses that labels measure, joined by "and"."""
     return " and ".join(dict.fromkeys(USE_OF.get(task.kind, task.kind) for task in tasks))
