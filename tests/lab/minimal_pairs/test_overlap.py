@@ -50,6 +50,7 @@ def test_known_overlaps() -> None:
         ("You do know, don't you?", "you do Know, don't you? Yes"): (6 / 11, 2 / 9, 6 / 11),
         ("the cat and the dog saw the cat.", "the dog and the cat saw."): (1.0, 6 / 11, 0.6),
         ("I saw it. It was big... really big", "It was big. I really saw it"): (1.0, 6 / 13, 1.0),
+        ("c a a.", "b. a c a."): (0.8, 0.4, 0.4),  # of the subsequences "a a" and "c a"
     }
     for pair, expected in cases.items():
         rouge = [lexical_overlap([pair])[name] / 100 for name in ("rouge1", "rouge2", "rougeL")]

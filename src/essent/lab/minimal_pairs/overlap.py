@@ -71,7 +71,7 @@ def _rouge(first: str, second: str) -> list[float]:
 
 
 def common_subsequence(first: Sequence[str], second: Sequence[str]) -> list[str]:
-    """Return a longest common subsequence; if there are several, the one that the package `rouge` returns."""
+    """Return a longest common subsequence; of several, the one that `rouge` returns if `first` is the reference."""
     table = [[0] * (len(second) + 1) for _ in range(len(first) + 1)]
     for i, left in enumerate(first, start=1):
         for j, right in enumerate(second, start=1):
