@@ -62,6 +62,10 @@ def test_load_reads_folders() -> None:
 def test_the_cache_is_read(cached: Callable[..., Path]) -> None:
     cache = cached("nobody/tiny")
     assert Encoder("nobody/tiny", "mean", cache_folder=str(cache)).encode(["dogs"]).any()
+    assert MaskedModel("nobody/tiny", cache_dir=str(cache)).name == "nobody/tiny"
+    (snapshot,) = cache.glob("*/snapshots/*")
+    options = hub.reach_model("nobody/tiny", {"cache_dir": str(cache)})
+    assert hub.file_options(options)["revision"] == snapshot.name
     settings: dict[str, Any] = {"max_steps": 1, "batch_size": 2, "projection_head": "prediction-transform"}
     train("nobody/tiny", CORPUS[:4], output=cache / "trained", options={"cache_folder": str(cache)}, **settings)
     assert read_json(cache / "trained" / "training.json")["projection_head_origin"] == "taken from the checkpoint"

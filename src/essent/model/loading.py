@@ -30,6 +30,7 @@ from essent._core.folders.contents import (
     opening,
     read_modules,
     weight_files,
+    weight_options,
     weight_shapes,
 )
 from essent._core.hub import file_options, full_name, reach_model
@@ -174,11 +175,8 @@ def _open_with_mlm_head(name: str, config: PretrainedConfig, options: dict[str, 
 def _open(name: str, options: dict[str, Any]) -> SentenceTransformer:
     if is_model2vec(name, file_options(options)):
         return open_model2vec(name, file_options(options), options)
-    model_kwargs = {"ignore_mismatched_sizes": True, **with_default_dtype(options)}  # `require_weights` reports them
-    if options.get("local_files_only"):  # with peft installed, transformers looks for adapters on the hub
-        model_kwargs = {"adapter_kwargs": {"local_files_only": True}, **model_kwargs}
-    if not options.get("trust_remote_code"):
-        model_kwargs = {"use_safetensors": True, **model_kwargs}
+    # `require_weights` reports mismatched sizes
+    model_kwargs = {"ignore_mismatched_sizes": True, **weight_options(options), **with_default_dtype(options)}
     with without_loading_messages():
         shell = SentenceTransformer(name, **{**options, "model_kwargs": model_kwargs})
     if isinstance(shell[0], Transformer) and isinstance(shell[0].model, PreTrainedModel):

@@ -242,8 +242,16 @@ def guarded(options: Mapping[str, Any], *, weights: bool = False) -> dict[str, A
 
     Args:
         options: the caller's options, which take precedence.
-        weights: whether it loads weights; then only from safetensors, which contain no code.
+        weights: whether it loads weights, see `weight_options`.
     """
     trusted = bool(options.get("trust_remote_code"))
-    safe: dict[str, Any] = {"use_safetensors": True} if weights and not trusted else {}
-    return {**safe, **options, "trust_remote_code": trusted}
+    return {**(weight_options(options) if weights else {}), **options, "trust_remote_code": trusted}
+
+
+def weight_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options to load weights with: safetensors, which contain no code, and adapters of the cache if set.
+
+    With peft installed, transformers looks for adapters on the hub even if all other files are read from the cache.
+    """
+    safe: dict[str, Any] = {} if options.get("trust_remote_code") else {"use_safetensors": True}
+    return {**safe, "adapter_kwargs": {"local_files_only": True}} if options.get("local_files_only") else safe

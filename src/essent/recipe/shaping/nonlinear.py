@@ -79,7 +79,8 @@ def column_quantiles(vectors: np.ndarray, n_quantiles: int) -> np.ndarray:
     below = np.floor(position).astype(np.int64).clip(max=last)
     low, high = columns[:, below], columns[:, (below + 1).clip(max=last)]
     share, rise = position - below, high - low  # (Q,) and (D,Q); `rise` in the type of the vectors
-    return np.where(share >= 0.5, high - rise * (1 - share), low + rise * share)  # (D,Q) float64, never falling
+    between: np.ndarray = np.where(share >= 0.5, high - rise * (1 - share), low + rise * share)
+    return between  # (D,Q) float64, never falling
 
 
 class QuantileMap(Fixed):
