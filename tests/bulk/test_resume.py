@@ -101,6 +101,9 @@ def test_foreign_files_in_the_folder(bulk: Bulk) -> None:
     bulk.encode(bulk.parquet(30))
     bulk.encode(bulk.parquet(30, "b.parquet"), force=True)
     assert (bulk.out / "notes.txt").read_text("utf-8") == "mine"
+    before = bulk.parts()
+    bulk.refuse("Cannot load the model", "b.parquet", ".", force=True)
+    assert bulk.parts() == before
     part = next(bulk.out.glob("part-*"))
     part.write_bytes(part.read_bytes()[:100])
     bulk.refuse("is damaged", "b.parquet")

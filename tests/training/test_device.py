@@ -136,7 +136,6 @@ def test_freed_memory_is_retained_in_the_block() -> None:
             library.free(block)
         return used
 
-    step()  # what Python allocates at the first call does not lie above the blocks later
     library.malloc_trim(0)
     before = resident()
     with contextlib.suppress(ValueError), retained_memory():
@@ -145,8 +144,6 @@ def test_freed_memory_is_retained_in_the_block() -> None:
         assert resident() > used - 10
         assert used - 10 < step() < used + 10
         raise ValueError
-    assert resident() < before + 10
-    assert step() > before + 80
     assert resident() < before + 10
 
 

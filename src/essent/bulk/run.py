@@ -224,10 +224,6 @@ def prepare(
     check_same(parts, without_model, files, folder)
     if isinstance(spec.model, Path) and not spec.model.exists():
         raise ModelError(f"There is no folder {str(spec.model)!r}.")
-    folder.mkdir(parents=True, exist_ok=True)
-    if force:
-        for path in part_paths(folder):
-            path.unlink()
     rows = sum(part.rows for part in parts.values())
     note(f"Loading {spec.name}{f' to resume after {rows:,} rows' if rows else ''}.")
     model = open_model(spec, settings)
@@ -235,6 +231,10 @@ def prepare(
     check_same(parts, run, files, folder)
     for line in prompt_note({"texts": model.prompt}) if settings.prompt is None else ():
         note(line)
+    folder.mkdir(parents=True, exist_ok=True)
+    if force:
+        for path in part_paths(folder):
+            path.unlink()
     clean(folder)
     schema = part_schema(columns, settings)
     return Job(spec, settings, files, folder, schema, run, library_versions(LIBRARIES)), model, parts
