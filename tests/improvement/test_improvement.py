@@ -162,6 +162,10 @@ def test_for_clusters_the_model_stays_as_it_is_without_a_lead(
     assert str(unchanged.encoder(device="cpu").recipe) == "mean"
     assert unchanged.overview[1].startswith("Gain: none.")
     assert not any(line.startswith("Worth") for line in unchanged.overview)  # nothing was chosen
+    journal = (tmp_path / "out" / ".work" / "journal.json").read_bytes()
+    with pytest.raises(EssentError, match="Cannot load"):
+        essent.improve(str(tmp_path), TEXTS, output=tmp_path / "out", options=CPU, force=True)
+    assert (tmp_path / "out" / ".work" / "journal.json").read_bytes() == journal
 
 
 @pytest.mark.parametrize(

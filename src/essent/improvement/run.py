@@ -126,10 +126,14 @@ def improve(
         "seed": seed,
         "options": {name: str(value) for name, value in options.items() if name != "token"},
     }
-    entries, began = open_journal(Path(output), identity, force), machine.elapsed()
+    output = Path(output)
+    entries, began = open_journal(output, identity, force), machine.elapsed()
     note(purpose(inputs.tasks, use, retained))
     settings = {**identity, "seconds": seconds, "retained": retained}
-    run = Run(Path(output), entries, open_model(model, options), inputs, settings, began, progress, note)
+    opened = open_model(model, options)
+    if force and (output / JOURNAL).is_file():  # of an earlier run, which a model that cannot be loaded does not end
+        shutil.rmtree((output / JOURNAL).parent)
+    run = Run(output, entries, opened, inputs, settings, began, progress, note)
     run.notes += [*misfit(inputs.tasks, use), *inputs.notes, *run.metric.notes]
     note(f"Measured by {run.metric.by}. The steps, with a budget of {budget}: {', '.join(run.plan['steps'])}.")
     try:
@@ -178,9 +182,7 @@ def open_journal(output: Path, identity: Mapping[str, Any], force: bool) -> dict
     current, path = json.loads(json.dumps({"format": FORMAT, **identity})), output / JOURNAL
     if output.exists() and not output.is_dir():
         raise DataError(f"{output} is a file, but improve writes a folder. Choose another name.")
-    if force and path.is_file():
-        shutil.rmtree(path.parent)
-    if not path.is_file():
+    if force or not path.is_file():
         if not force and output.is_dir() and any(entry.name != path.parent.name for entry in output.iterdir()):
             raise DataError(f"The folder {output} contains other files. Choose another folder.")
         return {"identity": current}
