@@ -18,8 +18,9 @@ from command_line import environment
 from essent import Encoder, train
 from essent._core import hub
 from essent._core.folders.files import read_json
-from essent.errors import ModelError
+from essent.errors import DataError, ModelError
 from essent.lab.minimal_pairs.resources import MaskedModel
+from essent.tasks import load_task
 from families import CORPUS
 
 COMMIT = "a" * 40
@@ -50,6 +51,13 @@ def unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wrong_name_fails_at_once(load: Callable[[str], Any], name: str, reason: str) -> None:
     with pytest.raises(ModelError, match=f"Cannot load the model .*{name}': {reason}"):
         load(name)
+
+
+@pytest.mark.usefixtures("unreachable")
+def test_a_data_set_that_is_not_cached_fails_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", False)
+    with pytest.raises(DataError, match=r"Cannot load split 'test' of the data set .*LocalEntryNotFoundError"):
+        load_task("stsb")
 
 
 def test_load_reads_folders() -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,19 @@ def hub_answers() -> bool:
     from huggingface_hub import constants
 
     return constants.HF_HUB_OFFLINE or _answers(constants.ENDPOINT, int(time.monotonic() / REMEMBERED))
+
+
+@contextmanager
+def offline_if_unreachable() -> Iterator[None]:
+    """Ask the hub for nothing in this block if it does not answer, so that libraries read only what is cached."""
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = before or not hub_answers()
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
 
 
 @cache

@@ -16,9 +16,11 @@ import json
 import os
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from essent._core.hub import offline_if_unreachable
 from essent._core.lazy import optional_import
 from essent._core.registry import did_you_mean
 from essent.errors import DataError
@@ -270,7 +272,8 @@ def hub_rows(repo: str, revision: str | None, split: str, instead: str) -> list[
     """
     datasets = optional_import("datasets", "data")
     try:
-        rows = datasets.load_dataset(repo, revision=revision, split=split).to_list()
+        with nullcontext() if Path(repo).exists() else offline_if_unreachable():
+            rows = datasets.load_dataset(repo, revision=revision, split=split).to_list()
     except Exception as error:  # `datasets` documents no base class, and a network error must not look like a bug
         raise DataError(
             f"Cannot load split {split!r} of the data set {repo!r} (revision {revision or 'not pinned'}) from the hub "
