@@ -195,7 +195,7 @@ def test_empty_json_lines_file(bulk: Bulk) -> None:
         ("a.json", b'\xef\xbb\xbf [{"text": "x"}]', "one JSON array"),
         ("a.csv", b"\xff\xfe\n1\n", "the header is empty, or not UTF-8"),
         ("a.csv", b"text,text\na,b\n", "a column name twice"),
-        ("a.jsonl", b'{"text": "a", "status": "x"}\n', "'status', which is the name of one that essent adds"),
+        ("a.jsonl", b'{"text": "a", "status": "x"}\n', "has the column 'status', and essent adds one of this name"),
         ("a.parquet.gz", b"", "own compression"),
         (
             "a.jsonl",

@@ -33,6 +33,7 @@ STOCK = [
     "random | normalize",
     "first-last-tfidf | abtt | normalize",
     "prompt layers=2*1+-1*2",
+    "layers=0 | zscore",
 ]
 ON_FAMILIES = ("mean | whiten", "last2", "first-last-idf", "static")
 OWN = [

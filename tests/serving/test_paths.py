@@ -48,6 +48,7 @@ def test_openais_client(server: Running, expected: Callable, expected_static: Ca
         truncated = unit(expected_static(texts)[:, :5])
         np.testing.assert_allclose(create("static", dimensions=5), truncated, atol=1e-6)
         assert [model.id for model in client.models.list()] == ["tiny", "static"]
+        assert client.models.retrieve("static").id == "static"
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,8 @@ def replacing_folder(path: str | Path, carried: Iterable[str] = ()) -> Iterator[
 
     Args:
         path: a folder that need not exist; a link is followed.
-        carried: names of files and folders that the new folder keeps from the old one, unless it has its own.
+        carried: files and folders that the new folder keeps from the old one, as relative paths, unless it has its own;
+            two folders of one name are merged.
 
     Raises:
         DataError: see `require_replaceable`; or a file system where folders cannot be renamed.
@@ -85,8 +86,7 @@ def replacing_folder(path: str | Path, carried: Iterable[str] = ()) -> Iterator[
         for file in temporary.rglob("*"):
             _follow_umask(file)
         for name in carried:
-            if os.path.lexists(target / name) and not os.path.lexists(temporary / name):
-                _link(target / name, temporary / name)
+            _carry(target / name, temporary / name)
         sync_tree(temporary)
         _copy_permissions(target, temporary)
         _install(temporary, target)
@@ -246,6 +246,16 @@ def _remove(path: Path) -> None:
     else:
         with suppress(OSError):
             path.unlink(missing_ok=True)
+
+
+def _carry(old: Path, new: Path) -> None:
+    """Link an old file or folder into a new folder, or those of its files that the new folder lacks."""
+    if old.is_dir() and not old.is_symlink() and new.is_dir():
+        for entry in old.iterdir():
+            _carry(entry, new / entry.name)
+    elif os.path.lexists(old) and not os.path.lexists(new):
+        new.parent.mkdir(parents=True, exist_ok=True)
+        _link(old, new)
 
 
 def _link(old: str | Path, new: str | Path) -> None:

@@ -265,7 +265,8 @@ def output_fields(sources: Sequence[Source], settings: BulkSettings) -> list[Any
                 continue
             if name in settings.added:
                 raise DataError(
-                    f"{source.address}: {name!r}, which is the name of one that essent adds. Rename the column."
+                    f"{source.address} has the column {name!r}, and essent adds one of this name. Rename it, or select "
+                    "the columns to retain with id (--id)."
                 )
             before, first = fields.setdefault(name, (column.with_nullable(True), source.address))
             if before.type != column.type:

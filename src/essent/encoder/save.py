@@ -30,7 +30,7 @@ from transformers import PreTrainedTokenizerBase
 from essent._core.atomic import replacing_folder
 from essent._core.compat import config_of, write_stock_card
 from essent._core.folders.contents import ABOUT, ARRAYS, FORMAT, check_layout
-from essent._core.folders.files import ENCODER, STATE_FOLDER, check_replaceable, names_to_keep, write_digests
+from essent._core.folders.files import ENCODER, STATE_FOLDER, check_replaceable, files_to_keep, write_digests
 from essent._core.registry import Registry
 from essent.encoder.module import RecipeModule
 from essent.encoder.stock_modules import (
@@ -94,6 +94,7 @@ class RecipeModule:
         portable = importlib.import_module("essent.portable")
         return portable.load_folder(model_name_or_path, options)[0]
 '''
+CARD_TITLE = "## How it was made"  # a section of every model card that essent writes
 PLAIN = "[sentence-transformers](https://www.SBERT.net) model trained. "  # written if there was no trainer
 USAGE = re.compile(r"### Direct Usage \(Sentence Transformers\)\n.*?(?=<!--\n### Direct Usage)", re.DOTALL)
 OWN_USAGE = """### Direct Usage (essent)
@@ -154,7 +155,10 @@ def write_folder(self: Encoder, path: Path, layout: str, finish: Callable[[Path,
     golden = self.encode(texts, show_progress_bar=False)
     # essent 0.1 listed no digests; libraries do not read these of its files
     older = {"code", "essent_module.py", *(entry.name for entry in path.glob("[0-9]_*"))}
-    with replacing_folder(path, names_to_keep(path, ENCODER, older)) as folder:
+    kept, card = files_to_keep(path, ENCODER, older), path / "README.md"
+    if card.is_file() and CARD_TITLE in card.read_text(encoding="utf-8", errors="replace"):
+        kept.remove(card.name)
+    with replacing_folder(path, kept) as folder:
         if reason:
             write_own(module, folder)
         else:
@@ -163,6 +167,8 @@ def write_folder(self: Encoder, path: Path, layout: str, finish: Callable[[Path,
         write_state(module, folder / STATE_FOLDER, texts, golden, reason, type(modules[0]) if modules else None)
         if finish is not None:
             finish(folder, reason)
+        if card.name in kept:  # no model card, but the user's own file
+            (folder / card.name).unlink(missing_ok=True)
         if self.calibration is not None:
             write_calibration(self.calibration, folder)
         write_digests(folder)
@@ -317,7 +323,7 @@ def write_card(
     if not file.is_file():
         return  # sentence-transformers has logged why
     history = ["### How it was chosen", "", *(f"- {line}" for line in self.chosen), ""] if self.chosen else []
-    section = ["## How it was made", "", f"Recipe: `{self.recipe}`", "", *history, "## Model Details\n"]
+    section = [CARD_TITLE, "", f"Recipe: `{self.recipe}`", "", *history, "## Model Details\n"]
     card = file.read_text(encoding="utf-8")
     card = card.replace("tags:\n- sentence-transformers\n", "tags:\n- sentence-transformers\n- essent\n", 1)
     card = card.replace(PLAIN, "[sentence-transformers](https://www.SBERT.net) model. ", 1)

@@ -24,7 +24,7 @@ from safetensors.numpy import save_file
 from essent._core.arguments import check_path
 from essent._core.atomic import replacing_folder
 from essent._core.display import text_progress
-from essent._core.folders.files import GRAPH, STATE_FOLDER, check_replaceable, names_to_keep, write_digests
+from essent._core.folders.files import GRAPH, STATE_FOLDER, check_replaceable, files_to_keep, write_digests
 from essent._core.lazy import needs_torch
 from essent.engine.numpy_encoder import Keep, NumpyEncoder, unit_length
 from essent.engine.runtime import ALL_FILES, TOKENIZER_FILES, Batch, Runtime
@@ -187,7 +187,7 @@ class CompiledEncoder(NumpyEncoder):
             **self.settings,
             "golden_texts": texts,
         }
-        with replacing_folder(target, names_to_keep(target, GRAPH, ALL_FILES)) as folder:
+        with replacing_folder(target, files_to_keep(target, GRAPH, ALL_FILES)) as folder:
             for name in (*ALL_FILES, *TOKENIZER_FILES):
                 if (file := runtime.path.with_name(name)).is_file():
                     shutil.copy(file, folder / name)

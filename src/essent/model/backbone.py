@@ -80,7 +80,7 @@ class Backbone(nn.Module):
         self._route: tuple[int, bool, str] | None = None  # (model, recorded, device) of the last attention routing
         self._is_routed = False  # whether the model family supports routing
         self.pads_right = False  # set while essent.engine traces a graph, which cannot read values of a batch
-        self.cut(number_of_layers(model) or None)
+        self.cut(None if self.only_static else number_of_layers(model))
 
     def train(self, mode: bool = True) -> Backbone:
         """Set training mode, as in every torch module."""

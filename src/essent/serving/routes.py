@@ -79,8 +79,14 @@ async def embeddings(service: Served, body: schemas.EmbeddingsBody) -> Response:
 @openai_router.get("/v1/models")
 async def models(service: Served) -> dict[str, Any]:
     """The models of this server."""
-    created = {"object": "model", "created": service.created, "owned_by": "essent"}
-    return {"object": "list", "data": [{"id": name, **created} for name in service.models]}
+    return {"object": "list", "data": [await model(service, name) for name in service.models]}
+
+
+@openai_router.get("/v1/models/{name:path}")
+async def model(service: Served, name: str) -> dict[str, Any]:
+    """One of the models of this server."""
+    prepared, _ = service.find(name)
+    return {"id": prepared.name, "object": "model", "created": service.created, "owned_by": "essent"}
 
 
 # -- TEI ---------------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,13 +27,21 @@ def test_saving_keeps_the_files_of_a_folder_without_a_model(
     kind: str, bert: Path, compiled_by: Callable[[str], CompiledEncoder], tmp_path: Path
 ) -> None:
     folder = tmp_path / "mine"
-    folder.mkdir()
-    mine = {*BESIDE, "README.md", "adapter_config.json", "old.safetensors"}
+    mine = {*BESIDE, "README.md", "old.safetensors", "1_Pooling/notes.txt", "essent/notes.txt", "code/essent/notes.txt"}
     for name in mine:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("my own\n")
-    (Encoder(bert, "mean", device="cpu") if kind == "encoder" else compiled_by("onnx")).save(str(folder))
-    written = {"README.md"} if kind == "encoder" else set()  # the model card
-    assert {name for name in mine if (folder / name).read_text() == "my own\n"} == mine - written
+    encoder: Any = Encoder(bert, "ditto:1-2", device="cpu") if kind == "encoder" else compiled_by("onnx")
+    for _ in range(2):
+        encoder.save(str(folder))
+        assert {name for name in mine if (folder / name).read_text() == "my own\n"} == mine
+    assert essent.verify(str(folder)).passed
+    encoder.save(str(tmp_path / "card"))
+    assert kind == "graph" or "Recipe: `ditto:1-2`" in (tmp_path / "card" / "README.md").read_text()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "adapter_config.json").write_text("{}")
+    with pytest.raises(ModelError, match=r"contains adapter_config\.json, which libraries would read"):
+        encoder.save(str(tmp_path / "other"))
 
 
 def test_unread_files_may_be_anything(bert: Path, tmp_path: Path) -> None:

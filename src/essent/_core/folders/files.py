@@ -247,29 +247,47 @@ def check_replaceable(path: Path, kind: str) -> None:
         kind: of the new model, ENCODER or GRAPH; it can replace only a model of the same kind.
 
     Raises:
-        ModelError: the path is a file, or a folder with another model.
+        ModelError: the path is a file, or a folder with another model or with files that libraries read with a model.
     """
     if path.is_file():
         raise ModelError(f"{str(path)!r} is a file, but a model is saved as a folder. Choose another name.")
     if _is_own(path, kind):
         return
-    models = (GRAPH, ENCODER, "modules.json", "config.json")
+    models = (GRAPH, ENCODER, DIGESTS, "modules.json", "config.json")
     if model_file := next((name for name in models if (path / name).is_file()), None):
         raise ModelError(f"The folder {str(path)!r} holds another model ({model_file}). Choose another folder.")
+    names = sorted(entry.name for entry in path.iterdir() if is_read(entry.name)) if path.is_dir() else []
+    if names:
+        raise ModelError(
+            f"The folder {str(path)!r} contains {names[0]}, which libraries would read with the model. Move the file, "
+            "or choose another folder."
+        )
 
 
-def names_to_keep(path: Path, kind: str, older: Iterable[str] = ()) -> list[str]:
-    """Return the names of a folder's files and subfolders that are not part of the model saved there before.
+def files_to_keep(path: Path, kind: str, older: Iterable[str] = ()) -> list[str]:
+    """Return the relative paths of a folder's files and subfolders that are not part of the model saved there before.
 
     Args:
         kind: of the model, ENCODER or GRAPH.
         older: further names that versions of essent without digests wrote, in addition to names that libraries read.
     """
-    names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+    entries = sorted(path.iterdir()) if path.is_dir() else []
     if not _is_own(path, kind):
-        return sorted(names)
-    own = listed_names(path) if has_digests(path) else {name for name in names if is_read(name)} | set(older)
-    return sorted(names - own - {STATE_FOLDER} - ({"README.md"} if kind == ENCODER else set()))  # its model card
+        return [entry.name for entry in entries]
+    if has_digests(path):
+        own = {*_read_digests(path), DIGESTS}
+    else:
+        own = {entry.name for entry in entries if is_read(entry.name)} | {*older, STATE_FOLDER}
+    subfolders = {folder.as_posix() for name in own for folder in PurePosixPath(name).parents}
+    kept: list[str] = []
+    while entries:
+        entry = entries.pop()
+        name = entry.relative_to(path).as_posix()
+        if name in subfolders and entry.is_dir():
+            entries += entry.iterdir()
+        elif name not in own:
+            kept.append(name)
+    return sorted(kept)
 
 
 def _is_own(path: Path, kind: str) -> bool:
