@@ -168,6 +168,7 @@ def test_existing_paths_are_not_unknown_names(tmp_path: Path, monkeypatch: pytes
     ("rows", "error", "message"),
     [
         ([pandas.DataFrame(LABELLED)], DataError, "not a DataFrame.*Give a frame itself"),
+        (pandas.DataFrame([["a", 0, 1]], columns=["text", "label", "label"]), DataError, "two columns 'label'"),
         ([("a text", "a label")], DataError, "a dictionary by column, such as text and label"),
         (LABELLED[0], InputError, r"\[rows\], not rows"),
         (3, InputError, "A task is a name"),

@@ -110,6 +110,8 @@ def test_a_name_may_be_a_file(tmp_path: Path) -> None:
     assert (task.name, len(task), task.source["source"]) == ("mine", 2, str(path))
     with pytest.raises(DataError, match=r"mine\.csv does not exist\. Did you mean 'mine\.tsv'"):
         load_task(str(tmp_path / "mine.csv"))
+    with pytest.raises(DataError, match="no task and no file"):
+        load_task("A whole text. " * 30)
     with pytest.raises(InputError, match=r"Expected scored pairs, but .* contains classification.*stsb.dev"):
         load_pairs(write_rows(tmp_path / "texts.jsonl", labelled()))
 

@@ -300,7 +300,14 @@ def rows_in_memory(table: Any, name: str) -> list[Row]:
 
 
 def rows_of(table: Any) -> list[Any]:
-    """List the rows of a frame, an Arrow table, a `datasets.Dataset` or any other iterable."""
+    """List the rows of a frame, an Arrow table, a `datasets.Dataset` or any other iterable.
+
+    Raises:
+        DataError: two columns of a frame have one name; pandas would read the last one.
+    """
+    columns: list[Any] = list(getattr(table, "column_names", getattr(table, "columns", ())))
+    if twice := next((name for number, name in enumerate(columns) if name in columns[:number]), None):
+        raise DataError(f"The data has two columns {twice!r}. Rename or remove one.")
     for method, arguments in (("to_dicts", ()), ("to_pylist", ()), ("to_dict", ("records",))):  # Polars, Arrow, pandas
         if hasattr(table, "columns") and hasattr(table, method):
             return list(getattr(table, method)(*arguments))

@@ -82,7 +82,11 @@ def load_task(
     if not colon or kind not in COLUMNS:
         kind, target = "", str(name)
     path = Path(target)
-    if kind in ("", "retrieval") and (is_beir(path) or (kind and path.is_dir())):
+    try:
+        is_retrieval = kind in ("", "retrieval") and (is_beir(path) or (kind and path.is_dir()))
+    except OSError as error:  # a text that is too long for a path
+        raise DataError(f"{str(name)!r:.60} is no task and no file ({error.strerror}).") from None
+    if is_retrieval:
         return beir_task(path)
     if kind or isinstance(name, Path) or len(path.parts) > 1 or path.suffix.lower() in SUFFIXES or path.is_file():
         rows = renamed(located_rows(path), columns)
