@@ -149,6 +149,13 @@ def test_a_model_without_a_recipe(bert: Path, tmp_path: Path) -> None:
     SentenceTransformer(modules=[transformer, pooling]).save(folder)
     (result,) = evaluate(folder, [], [TASK])["SentenceTransformer"]
     assert result.main_score == pytest.approx(TASK.run(SentenceTransformer(folder)).main_score, abs=1e-3)
+    sizes: list[int] = []
+    own = SentenceTransformer(folder)
+    own[0].register_forward_pre_hook(lambda module, inputs: sizes.append(len(inputs[0]["input_ids"])))
+    evaluate(own, [], [TASK], batch_size=3)
+    assert max(sizes) == 3
+    with pytest.raises(InputError, match="batch_size=0"):
+        evaluate(own, [], [TASK], batch_size=0)
     with pytest.raises(RecipeError, match="include_prompt"):
         Encoder(folder)
     assert Encoder(folder, "mean").encode("a cat").shape == (32,)

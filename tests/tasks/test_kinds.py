@@ -65,6 +65,9 @@ def test_the_columns_tell_the_kind(tmp_path: Path, rows: list[dict[str, Any]], k
 def test_columns_of_relevance(column: str) -> None:
     task: Any = as_task([{"query": "a", "positive": f"b{n}", column: n} for n in range(3)])
     assert sorted(grade for grades in task.relevant.values() for grade in grades.values()) == [0, 1, 2]
+    named = {"relevance": "mine"}
+    task = as_task([{"query": "a", "positive": f"b{n}", column: 0, "mine": n} for n in range(3)], columns=named)
+    assert sorted(grade for grades in task.relevant.values() for grade in grades.values()) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_unseen_classes() -> None:
         ((Example("text", "a"),), {}, "must be a tuple of one or two strings"),  # type: ignore[arg-type]
         (animals(20, ("cat",)), {}, "has 1 class"),
         (animals(20, part="test"), {}, "Add train"),
-        (animals(5), {}, "5 examples for 10 folds"),
+        (animals(5), {}, "5 examples to learn from for 10 folds"),
         ([Example((f"t{n}",), str(n)) for n in range(20)], {}, "20 classes in 20 examples. Check that its label"),
         ((Example(("a", "b"), "x"),) * 12, {"scale": (1, 5)}, "score of example 1 is 'x'"),
         ((Example(("a", "b"), 1.0),) * 12, {"scale": (5, 1)}, "must be the lowest and the highest class"),

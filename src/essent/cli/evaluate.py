@@ -90,10 +90,10 @@ def evaluate(
 
     tasks = [load_task(name, data_folder, columns=named_columns) for name in expand_groups(data) or STS7]
     fit_texts = None if fit is None else read_files(fit, named_columns.get("text", "text"))
-    settings: dict[str, Any] = {"precision": precision, **run.options}
-    runs = [run_evaluation(model, [], tasks, **settings)] if as_is else []
-    settings |= {"fit_texts": fit_texts, "frequency_texts": fit_texts, "batch_size": batch_size}
+    settings: dict[str, Any] = {"precision": precision, "batch_size": batch_size, **run.options}
     settings["progress"] = not is_quiet()
+    runs = [run_evaluation(model, [], tasks, **settings)] if as_is else []
+    settings |= {"fit_texts": fit_texts, "frequency_texts": fit_texts}
     if recipe or not as_is:
         runs.append(run_evaluation(model, recipe or default_recipes(model[0]), tasks, **settings))
     evaluation = Evaluation.of((r for scored in runs for row in scored.values() for r in row), runs[0].tasks)

@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from essent import tasks
-from essent._core.atomic import replacing_file, require_writable
+from essent._core.atomic import replacing_file, require_replaceable, require_writable
+from essent._core.folders.files import ENCODER, check_replaceable
 from essent._core.registry import did_you_mean
 from essent.cli.console import is_stream, show_note
 from essent.cli.options import parse_columns
@@ -131,16 +132,25 @@ def check_output(path: Path | None, force: bool, suffixes: Sequence[str] = ()) -
     require_writable(path)
 
 
-def check_folder(output: Path | None, force: bool) -> None:
-    """Raise an error for an output folder that is a file or not empty.
+def check_folder(output: Path | None, force: bool, kind: str = ENCODER) -> None:
+    """Raise an error for an output folder that is a file, not empty, read-only, or another model's.
+
+    Args:
+        kind: of the model that will be written; "" for another kind of folder.
 
     Raises:
-        DataError: a file, or a folder that is not empty (unless `force`).
+        DataError: a file, a folder that is not empty (unless `force`), or one that `replacing_folder` cannot replace.
+        ModelError: a folder with another model, or with files that libraries read with a model.
     """
-    if output is not None and output.is_file():
+    if output is None:
+        return
+    if output.is_file():
         raise DataError(f"{output} is a file. Expected a folder.")
-    if output is not None and output.is_dir() and any(output.iterdir()) and not force:
+    if output.is_dir() and any(output.iterdir()) and not force:
         raise DataError(f"The folder {output} is not empty. Use --force to write into it.")
+    require_replaceable(output)
+    if kind:
+        check_replaceable(output, kind)
 
 
 def write_json_file(path: Path | None, write: Callable[[Path], object]) -> None:

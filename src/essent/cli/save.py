@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
+from essent._core.folders.files import ENCODER, GRAPH
 from essent.cli import options as opt
 from essent.cli.console import is_quiet, prepare_torch, show_lines, show_note, wants_progress
 from essent.cli.files import check_folder, listed, read_files, read_labelled
@@ -63,8 +64,8 @@ def save(
         match_pairs: Duplicates or scored pairs; calibrated similarities are then the probability of a match.
         match_score: Minimum score of a scored pair that counts as a match.
     """
-    check_folder(output, run.force)
     is_graph = format in GRAPHS
+    check_folder(output, run.force, GRAPH if is_graph else ENCODER)
     match_options = {"--match-pairs": match_pairs, "--match-score": match_score}
     if is_graph:
         from essent.engine.runtime import runtime_of
@@ -79,12 +80,9 @@ def save(
     parsed = None if recipe is None else Recipe.parse(recipe)
     fit_texts, calibration = (None if files is None else read_files(files, column) for files in (fit, calibrate))
     prepare_torch("essent save")
-    from essent._core.folders.files import GRAPH, check_replaceable
     from essent.encoder.encoder import Encoder, open_as_it_is
     from essent.verification.golden import verify
 
-    if is_graph:
-        check_replaceable(output, GRAPH)
     pairs = read_labelled(match_pairs)
     options = {**run.options, "device": "cpu"} if is_graph else run.options
     encoder: Any = open_as_it_is(model, options) if is_graph and parsed is None else Encoder(model, parsed, **options)

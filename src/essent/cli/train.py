@@ -180,7 +180,7 @@ def distill(
     remove_leftovers(output / CHECKPOINT)
     interrupted = (output / CHECKPOINT).is_file()  # the earlier run may already have written to both folders
     check_folder(output, run.force or interrupted)
-    check_folder(contexts, run.force or interrupted)
+    check_folder(contexts, run.force or interrupted, kind="")
     prepare_torch("essent distill")
     from essent.static.distillation import collect, find_choice, make_encoder
     from essent.static.table import Choice, check_choice

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from essent.recipe.tokens import Vocabulary
 
-LAYER = re.compile(r"(?:(?P<number>\d+)|L(?:-(?P<below>\d+))?)(?P<bias>-bias)?$")
-ATTENTION = re.compile(r"(?P<kind>value(?!.*-out)|attention):(?P<layer>\d+|L(?:-\d+)?)(?P<out>-out)?$")
-TOP = re.compile(r"topk:(?P<count>[1-9]\d*)(?P<bias>-bias)?$")
-NUMBER = r"-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
+LAYER = re.compile(r"(?:(?P<number>\d+)|L(?:-(?P<below>\d+))?)(?P<bias>-bias)?$", re.ASCII)
+ATTENTION = re.compile(r"(?P<kind>value(?!.*-out)|attention):(?P<layer>\d+|L(?:-\d+)?)(?P<out>-out)?$", re.ASCII)
+TOP = re.compile(r"topk:(?P<count>[1-9]\d*)(?P<bias>-bias)?$", re.ASCII)
+NUMBER = r"-?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?"
 
 
 class TokenTable(Part, ABC):

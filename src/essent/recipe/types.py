@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
+SEEDS = 2**32  # number of seeds that numpy, scikit-learn and torch all accept
 Hidden: TypeAlias = "dict[int | str | tuple[int, str], torch.Tensor]"  # states (B,T,D) by source
 
 __all__ = ["CorpusStats", "States", "Tokens"]
@@ -137,8 +138,12 @@ class Part:
         """
         for name, least in self.least.items():
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, Integral) or value < least):
+            if value is None:
+                continue
+            if not isinstance(value, Integral) or value < least:
                 raise RecipeError(f"{self.spec()} — {name} must be an integer ≥ {least}, not {value!r}.")
+            if name == "seed" and int(value) >= SEEDS:
+                raise RecipeError(f"{self.spec()} — seed must be below {SEEDS}, not {value}.")
 
     def spec(self) -> str:
         """Return the shortest text from which the registry creates an equal part."""

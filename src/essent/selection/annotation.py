@@ -80,7 +80,7 @@ def write_pairs(path: str | Path, pairs: Sequence[ScoredPair]) -> None:
     """
     cells = ((*texts, "" if score is None else f"{score:g}") for *texts, score in pairs)
     file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows([COLUMNS, *cells])
+    csv.writer(file).writerows([COLUMNS, *cells])
     write_text(path, file.getvalue())
 
 

@@ -88,7 +88,7 @@ def evaluate(
             {"text": "body", "label": "category"}; see `essent.tasks.load_task`.
         fit_texts: fit the shaping on these instead of each task's texts (superscript W).
         frequency_texts: count tokens on these instead of each task's texts (idf^W).
-        batch_size: texts per forward pass.
+        batch_size: texts per forward pass; objects with their own `encode` choose it themselves.
         progress: show a progress bar.
         max_seq_length: maximum number of tokens per text, template included; by default the model's own limit. The
             papers' clustering truncates at 64.
@@ -113,6 +113,7 @@ def evaluate(
         'static is worse than mean by -42.04 [-56.48, -28.61], p ≤ 0.002.'
     """
     precision = precision_of(precision)
+    check_size(batch_size, "batch_size")
     for name, values in (("recipes", recipes), ("tasks", tasks)):
         is_table = any(hasattr(values, attribute) for attribute in ("score_vectors", "columns", "column_names"))
         if is_table or isinstance(values, (str, Path, Recipe)):
@@ -134,7 +135,8 @@ def evaluate(
             bench = Bench(each, parsed, options=options, **passes)
             scored = _score_recipes(bench, loaded_tasks, fit_texts, frequency_texts)
         else:
-            scored = _score_unchanged(_open_unchanged(each, options, precision), loaded_tasks)
+            opened = _open_unchanged(each, options, precision)
+            scored = _score_unchanged(opened, loaded_tasks, batch_size=batch_size, show_progress_bar=progress)
         results += [result.with_provenance(model=name, **computed_in) for result in scored]
     return Evaluation.of(results, loaded_tasks)
 
@@ -176,13 +178,15 @@ def _score_recipes(
             yield result.with_provenance(**origin, recipe_digest=recipe.digest(), recipe=str(recipe))
 
 
-def _score_unchanged(encoder: Any, tasks: Sequence[Task]) -> Iterator[Result]:
+def _score_unchanged(encoder: Any, tasks: Sequence[Task], **settings: Any) -> Iterator[Result]:
+    if not isinstance(encoder, (SentenceTransformer, CompiledEncoder)):
+        settings = {}  # an object of any class with `encode`
     label = str(getattr(encoder, "recipe", type(encoder).__name__))
     prompts = getattr(encoder, "prompts", None)
     prompts = prompts if isinstance(prompts, Mapping) else {}
     default = prompts.get(getattr(encoder, "default_prompt_name", None) or "", "")
     for task in tasks:
-        result = _with_prompts(task.run(encoder), task, prompts, default)
+        result = _with_prompts(task.run(encoder, **settings), task, prompts, default)
         yield result.with_provenance(fitted_on="as saved", recipe=label)
 
 

@@ -14,6 +14,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -86,17 +87,18 @@ class Task(ABC):
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         """Score vectors (M,D) float64; `rows` contains the row of the vector of each of `texts()`."""
 
-    def run(self, encode: Any) -> Result:
+    def run(self, encode: Any, **options: Any) -> Result:
         """Encode each distinct text once and score the vectors.
 
         Args:
             encode: a model with `encode`, or a function; it receives the list of distinct texts (M) and returns (M,D).
+            options: its keyword arguments (batch_size …).
 
         Raises:
             InputError: vectors of another shape, or a vector that is not finite (the message contains its text).
         """
         function: Any = getattr(encode, "encode", encode)  # `.encode` first: a SentenceTransformer is callable too
-        return self._measure(*encode_distinct(function, self.texts()))
+        return self._measure(*encode_distinct(partial(function, **options), self.texts()))
 
     def score_vectors(self, vectors: Any) -> Result:
         """Score precomputed vectors, one per text, in the order of `texts()`.

@@ -148,6 +148,8 @@ def check_file(path: Path) -> None:
     """Raise a DataError that lists similar names if `path` is not a file."""
     if path.is_dir():
         raise DataError(f"{path} is a folder. Expected a file.")
+    if path.exists() and not path.is_file():
+        raise DataError(f"{path} is a pipe or a device, which cannot be read twice. Write its content to a file.")
     if not path.is_file():
         neighbours = sorted(entry.name for entry in path.parent.glob("*") if entry.is_file())[:50]
         hint = did_you_mean(path.name, neighbours) if neighbours else f"There are no files in {path.parent}."

@@ -295,7 +295,7 @@ def _is_duplicate(row: Row) -> bool:
 
 def _grade(row: Row) -> int:
     """Return the relevance of a row's document; 1 without such a column."""
-    column = row.column("relevance", ("grade", "relevance", "relevant", "score", "label"))
+    column = row.column("relevance", ("relevance", "grade", "relevant", "score", "label"))
     grade = "1" if column is None else _plain(row.values[column])
     number = float(grade in TRUE) if grade in {*TRUE, *FALSE} else _number(grade)
     if not number.is_integer():

@@ -71,7 +71,8 @@ class LabelTask(LabeledTask):
             raise DataError(f"The task {self.name!r} has only the parts {', '.join(set(self._parts))}. Add train.")
         if learned < self.folds and "dev" not in self._parts:
             raise DataError(
-                f"The task {self.name!r} has {learned} examples for {self.folds} folds. Set folds= to fewer."
+                f"The task {self.name!r} has {learned} examples to learn from for {self.folds} folds. Give more "
+                "examples, or fewer folds (LabelTask(…, folds=) in Python)."
             )
         if self.scale is None:
             check_classes(self.name, [str(example.target) for example in compress(self.examples, self._is_learned)])

@@ -139,7 +139,7 @@ class RetrievalTask(LabeledTask):
         start = PER_QUERY.index(score) * len(self)
         return evidence[:, start : start + len(self)]
 
-    def run(self, encode: Any) -> Result:
+    def run(self, encode: Any, **options: Any) -> Result:
         """Encode queries and documents, with the model's prompts and routes for them if any, and score.
 
         Raises:
@@ -147,14 +147,15 @@ class RetrievalTask(LabeledTask):
         """
         prompts = getattr(encode, "prompts", None)
         if not isinstance(prompts, Mapping):
-            return super().run(encode)
+            return super().run(encode, **options)
         default = prompts.get(getattr(encode, "default_prompt_name", None) or "", "")
         texts = self.texts_for(prompts, default)
         if routes_queries(encode):
             sides = {"query": texts[: len(self)], "document": texts[len(self) :]}
-            vectors = [as_matrix(encode.encode(side, prompt="", task=route), side) for route, side in sides.items()]
+            routed = partial(encode.encode, prompt="", **options)
+            vectors = [as_matrix(routed(side, task=route), side) for route, side in sides.items()]
             return self._measure(np.concatenate(vectors), range(len(texts)))
-        return self._measure(*encode_distinct(partial(encode.encode, prompt=""), texts))
+        return self._measure(*encode_distinct(partial(encode.encode, prompt="", **options), texts))
 
     def _measure(self, vectors: np.ndarray, rows: Sequence[int]) -> Result:
         evidence = self.evidence(vectors, rows)

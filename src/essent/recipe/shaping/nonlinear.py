@@ -35,7 +35,7 @@ class QuantileUniform(Shaper):
         [[0.0], [0.5], [1.0]]
     """
 
-    least: ClassVar[dict[str, int]] = {"n_quantiles": 2, "subsample": 2}
+    least: ClassVar[dict[str, int]] = {"n_quantiles": 2, "subsample": 2, "seed": 0}
 
     def __init__(self, n_quantiles: int = 1000, subsample: int = 10_000, seed: int = 0) -> None:
         self.n_quantiles = n_quantiles

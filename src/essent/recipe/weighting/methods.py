@@ -9,6 +9,7 @@ import re
 import unicodedata
 from abc import abstractmethod
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, ClassVar
 
 from essent.errors import RecipeError
@@ -95,8 +96,8 @@ class Sif(ByCounts):
 
     def check_settings(self) -> None:
         """Check the argument."""
-        if not 0 < self.a < float("inf"):  # 0 would make all weights 0, and infinity NaN
-            raise RecipeError(f"sif:{self.a:g} — a must be a positive number, such as sif:1e-3.")
+        if not isinstance(self.a, Real) or not 0 < self.a < float("inf"):  # 0 would make all weights 0, infinity NaN
+            raise RecipeError(f"sif:{self.a} — a must be a positive number, such as sif:1e-3.")
 
     def of(self, stats: CorpusStats) -> np.ndarray:
         """Compute a / (a + p_t) of every token, (V,)."""
@@ -129,7 +130,7 @@ class Remove(ByToken):
     def check_settings(self) -> None:
         """Check the arguments."""
         super().check_settings()
-        unknown = set(self.kinds.split("+")) - {"frequent", "subword", "punctuation"}
+        unknown = set(str(self.kinds).split("+")) - {"frequent", "subword", "punctuation"}
         if unknown:
             raise RecipeError(
                 f"remove:kinds={self.kinds} — unknown {', '.join(map(repr, sorted(unknown)))}. Join any of frequent, "
@@ -319,7 +320,7 @@ class Ditto(Weighting):
 
     def check_settings(self) -> None:
         """Check the name of the head."""
-        if not re.fullmatch(r"[1-9]\d*-[1-9]\d*", str(self.head_name)):
+        if not re.fullmatch(r"[1-9][0-9]*-[1-9][0-9]*", str(self.head_name)):
             spec = f"ditto:{self.head_name}" if self.head_name else "ditto"
             raise RecipeError(
                 f"{spec!r} — Ditto needs an attention head LAYER-HEAD, both counted from 1, e.g. ditto:1-10 "
