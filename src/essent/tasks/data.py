@@ -307,11 +307,11 @@ def rows_of(table: Any) -> list[Any]:
     Raises:
         DataError: two columns of a frame have one name; pandas would read the last one.
     """
-    columns: list[Any] = list(getattr(table, "column_names", getattr(table, "columns", ())))
-    if twice := next((name for number, name in enumerate(columns) if name in columns[:number]), None):
-        raise DataError(f"The data has two columns {twice!r}. Rename or remove one.")
     for method, arguments in (("to_dicts", ()), ("to_pylist", ()), ("to_dict", ("records",))):  # Polars, Arrow, pandas
         if hasattr(table, "columns") and hasattr(table, method):
+            names = list(getattr(table, "column_names", table.columns))
+            if twice := [name for number, name in enumerate(names) if name in names[:number]]:
+                raise DataError(f"The data has two columns {twice[0]!r}. Rename or remove one.")
             return list(getattr(table, method)(*arguments))
     return list(table)
 
