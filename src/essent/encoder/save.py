@@ -155,10 +155,10 @@ def write_folder(self: Encoder, path: Path, layout: str, finish: Callable[[Path,
     golden = self.encode(texts, show_progress_bar=False)
     # essent 0.1 listed no digests; libraries do not read these of its files
     older = {"code", "essent_module.py", *(entry.name for entry in path.glob("[0-9]_*"))}
-    kept, card = files_to_keep(path, ENCODER, older), path / "README.md"
+    retained, card = files_to_keep(path, ENCODER, older), path / "README.md"
     if card.is_file() and CARD_TITLE in card.read_text(encoding="utf-8", errors="replace"):
-        kept.remove(card.name)
-    with replacing_folder(path, kept) as folder:
+        retained.remove(card.name)
+    with replacing_folder(path, retained) as folder:
         if reason:
             write_own(module, folder)
         else:
@@ -167,7 +167,7 @@ def write_folder(self: Encoder, path: Path, layout: str, finish: Callable[[Path,
         write_state(module, folder / STATE_FOLDER, texts, golden, reason, type(modules[0]) if modules else None)
         if finish is not None:
             finish(folder, reason)
-        if card.name in kept:  # no model card, but the user's own file
+        if card.name in retained:  # no model card, but the user's own file
             (folder / card.name).unlink(missing_ok=True)
         if self.calibration is not None:
             write_calibration(self.calibration, folder)

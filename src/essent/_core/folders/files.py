@@ -279,15 +279,15 @@ def files_to_keep(path: Path, kind: str, older: Iterable[str] = ()) -> list[str]
     else:
         own = {entry.name for entry in entries if is_read(entry.name)} | {*older, STATE_FOLDER}
     subfolders = {folder.as_posix() for name in own for folder in PurePosixPath(name).parents}
-    kept: list[str] = []
+    retained: list[str] = []
     while entries:
         entry = entries.pop()
         name = entry.relative_to(path).as_posix()
         if name in subfolders and entry.is_dir():
             entries += entry.iterdir()
         elif name not in own:
-            kept.append(name)
-    return sorted(kept)
+            retained.append(name)
+    return sorted(retained)
 
 
 def _is_own(path: Path, kind: str) -> bool:
