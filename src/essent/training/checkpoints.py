@@ -30,7 +30,8 @@ logger = logging.getLogger(__name__)
 
 CHECKPOINTS, STARTED = "checkpoints", "run.json"
 STATE = "trainer_state.json"  # transformers' trainer writes it last
-TIMES = ("runtime", "samples_per_second", "steps_per_second", "total_flos")  # these differ from run to run
+# These differ from run to run, and `train_loss`, a mean over the steps of one process, between whole and resumed runs.
+VARYING = ("runtime", "samples_per_second", "steps_per_second", "total_flos", "train_loss")
 # A full disk raises an OSError, safetensors' own error, or a RuntimeError of torch's zip writer.
 WRITE_ERRORS = (OSError, SafetensorError, RuntimeError)
 
@@ -131,7 +132,8 @@ def _check_same_run(started: Path, metadata: Mapping[str, Any], output: Path, ma
 
 def history_of(state: Any) -> list[dict[str, Any]]:
     """Return the log of transformers' trainer without times, so that equal runs have equal logs."""
-    return [{key: value for key, value in row.items() if not key.endswith(TIMES)} for row in state.log_history]
+    rows = [{key: value for key, value in row.items() if not key.endswith(VARYING)} for row in state.log_history]
+    return [row for row in rows if row.keys() - {"epoch", "step"}]
 
 
 def checkpoint_note(folder: Path) -> str:

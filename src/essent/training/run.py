@@ -111,7 +111,7 @@ def train(
         )
     on_device(encoder.device.type, settings.precision)  # raises before a folder is created
     backbone = encoder.module.backbone
-    weights = weights_of(backbone.model.config._name_or_path, options)
+    weights = own_weight_files(backbone.model.config._name_or_path, options)
     loss = make_loss(encoder, settings, examples.width, weights=weights)
     metadata: dict[str, Any] = {
         "settings": settings.to_dict(),
@@ -160,7 +160,7 @@ def open_encoder(model: ModelLike, device: str | None = None, options: Mapping[s
     return Encoder(model, "mean", **arguments)
 
 
-def weights_of(name: str, options: Mapping[str, Any] | None = None) -> list[Path]:
+def own_weight_files(name: str, options: Mapping[str, Any] | None) -> list[Path]:
     """Return the safetensors files that a model was loaded from; [] if there are none any more."""
     try:
         return weight_files(name, file_options(reach_model(name, options))) if name else []
