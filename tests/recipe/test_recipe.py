@@ -27,11 +27,21 @@ templates = st.one_of(
     st.builds(lambda before, after: before + "{text}" + after, pieces, pieces).filter(lambda t: t.count("{text}") == 1),
 )
 factors = st.floats(allow_nan=False, allow_infinity=False)
-ensembles = st.dictionaries(templates.filter(bool), factors, min_size=2, max_size=3).map(lambda t: tuple(t.items()))
+
+
+def has_weight(mix: dict[str, float]) -> bool:
+    return any(mix.values())
+
+
+def as_terms(mix: dict[str, float]) -> tuple[tuple[str, float], ...]:
+    return tuple(mix.items())
+
+
+ensembles = st.dictionaries(templates.filter(bool), factors, min_size=2, max_size=3).filter(has_weight).map(as_terms)
 sources = st.sampled_from(["0", "1", "7", "12", "L", "L-1", "L-3", "static", "random", "random:16,3"])
 mixes = st.one_of(
     st.lists(sources, min_size=1, max_size=4, unique=True).map(lambda names: parse_mix("+".join(names))),
-    st.dictionaries(sources, factors, min_size=1, max_size=4).map(lambda mix: tuple(mix.items())),
+    st.dictionaries(sources, factors, min_size=1, max_size=4).filter(has_weight).map(as_terms),
 )
 weights = st.lists(
     st.sampled_from(sorted({*weightings} - {"ditto", "mask", "second"}))  # these need a head or a template
@@ -178,6 +188,8 @@ def test_an_unknown_name_suggests_the_nearest(text: str, hint: str) -> None:
         ("weights=sif:a=b", "sif:b — a must be a positive number"),
         ("weights=remove:kinds=5", "remove:kinds=5 — unknown '5'"),
         ("layers=٣", "unknown source '٣'"),
+        ("layers=0*L+0*1", "all weights are 0"),
+        ("mean | flow:learning_rate=inf", "must be a number > 0"),
         ("mean | quantile:seed=-1", "seed must be an integer ≥ 0"),
         ("mean | flow:seed=5000000000", "seed must be below 4294967296, not 5000000000"),
         ("weights=remove:1.5", "integer ≥ 0"),

@@ -181,6 +181,8 @@ def checked_mix(terms: Sequence[tuple[str, float | None]], field: str) -> Mix:
         return tuple((name, 1.0 / len(terms)) for name in names)
     if len(explicit) < len(terms) or not all(map(math.isfinite, explicit)):
         raise RecipeError(f"{field} — give a finite weight to every term, or to none.")
+    if not any(explicit):
+        raise RecipeError(f"{field} — all weights are 0, so every vector would be zero.")
     return tuple(zip(names, (float(factor) + 0.0 for factor in explicit), strict=True))  # -0.0 is 0.0
 
 

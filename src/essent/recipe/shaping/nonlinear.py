@@ -164,7 +164,7 @@ class Flow(Shaper):
     def check_settings(self) -> None:
         """Check the settings."""
         super().check_settings()
-        if isinstance(self.learning_rate, str) or not self.learning_rate > 0:
+        if isinstance(self.learning_rate, str) or not 0 < self.learning_rate < float("inf"):
             raise RecipeError(f"flow:learning_rate={self.learning_rate} — must be a number > 0, e.g. 1e-3.")
 
     @property
