@@ -58,6 +58,8 @@ evaluate results.json --report out ~ unknown format ''. Known: .html
 evaluate results.json --report o.html -r mean ~ Pass a model
 search -m x ~ Pass either --data
 search -m x -d my-pairs.jsonl -o tiny --force ~ holds another model
+search -m x -d my-pairs.jsonl -o . --force ~ current folder
+search -m x -d /dev/null ~ is a pipe or a device
 search -m x --data texts.txt ~ Texts without labels are for --texts
 search -m x --data my-pairs.jsonl --ask 5 ~ Pass the texts with --texts
 search -m x --texts many.txt --ask-file judge.csv ~ --ask-file needs --ask

@@ -60,8 +60,8 @@ def test_pairs_to_annotate_are_written_filled_in_and_used() -> None:
     assert values["trials"][0]["recipe"] in second.stdout
     assert "1 of 12 pairs have no score and are excluded" in second.stderr
     assert [pair[:2] for pair in read_pairs(file)] == [pair[:2] for pair in pairs]
-    write_annotated(file, [(a, b, float(n % 6)) for n, (a, b, _) in enumerate(pairs)])
+    write_annotated(file, [(a, b, float(n % 6)) for n, (a, b, _) in enumerate(pairs[:0:-1])])  # 11 others
     run(f"{command} --force")  # in the same folder of intermediate results
-    assert read_json(board)["provenance"]["units"] == 12
+    assert read_json(board)["trials"] != values["trials"]
     groups = run("search -m tiny --texts many.txt -s weights --for clusters --ask 5 --ask-file groups.csv")
     assert "1 (they belong to the same group) or 0 (they do not)" in groups.stderr

@@ -57,7 +57,7 @@ def test_chosen_pairs_come_from_the_data(shell: Any) -> None:
 
 
 def test_pairs_file_round_trip_with_unscored_pairs_and_new_texts(tmp_path: Path) -> None:
-    pairs = [('A "quoted",\rtext', "über\nzwei Zeilen", 2.5), ("b", "c", None), ("d", "e", 0.0)]
+    pairs = [('A "quoted", text', "über\nzwei Zeilen", 2.5), ("b", "c\rc", None), ("d", "e", 0.0)]
     write_pairs(tmp_path / "judge.csv", pairs)
     assert read_pairs(tmp_path / "judge.csv") == pairs
     task = read_annotated(tmp_path / "judge.csv", ["b", "d", "b"])

@@ -224,6 +224,7 @@ def test_encoders_give_the_scores_of_the_search(shell: SentenceTransformer, monk
         ({"data": [TASK, TASK]}, InputError, "have the same name"),
         ({"data": [TASK, labels()], "criterion": "teacher"}, InputError, "ranks recipes on one data set only"),
         ({"data": [TASK, AnnotatedPairs("few", PAIRS)]}, InputError, "on one data set only"),
+        ({"data": AnnotatedPairs("few", PAIRS), "use": "retrieval"}, InputError, "Retrieval needs queries"),
         ({"data": ["one text", "one text"]}, InputError, "all texts are equal"),
         ({"data": [("one text", "another text")]}, DataError, r"for pairs a tuple \(sentence1, sentence2, score\)"),
         ({"memory": 0}, InputError, "memory=0"),
